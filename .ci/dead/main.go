@@ -1,5 +1,6 @@
 // Command dead lists functions that neither the program tapir nor an example
-// can reach: only tests, benchmarks or nobody calls them. docs/go.md lists those
+// can reach: only tests, benchmarks or nobody calls them. In the FastLinQ device it
+// does not count that reflection could call a method. docs/go.md lists those
 // that are public API for other modules, and .ci/unreached names the others that
 // stay, each with its reason. Anything else, and an entry that is not needed any
 // more, is an error.
@@ -45,6 +46,10 @@ func check() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	more, err := uncalled("tapir/nic/fastlinq", roots()...)
+	if err != nil {
+		return nil, err
+	}
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return nil, err
@@ -57,7 +62,7 @@ func check() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return compare(string(found), append(allowed, others...)), nil
+	return compare(string(found)+more, append(allowed, others...)), nil
 }
 
 // roots are the programs whose functions count as called.

@@ -10,8 +10,8 @@ type line struct {
 
 var (
 	protocols = []string{"wire", "mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
-	// leaves are the bytes, what a NIC counts and logs, and its keys.
-	leaves = []string{"wire", "nic/msglog", "nic/nicdrop", "nic/secret"}
+	// leaves are the bytes, what a NIC counts, logs and paces, and its keys.
+	leaves = []string{"wire", "nic/msglog", "nic/nicdrop", "nic/pacing", "nic/secret"}
 	// device is what programs on a NIC and its kernel interfaces may know of it.
 	device = append([]string{"nic/verbs", "nic/cm", "nic/al"}, leaves...)
 	// product is everything but the commands and what only tests use.
@@ -33,6 +33,7 @@ var layout = []line{
 	{"nic/secret", nil},
 	{"nic/msglog", []string{"wire"}},
 	{"nic/nicdrop", []string{"wire"}},
+	{"nic/pacing", []string{"wire"}},
 	{"nic/buf", []string{"wire"}},
 	{"nic/tap", []string{"wire"}},
 	{"nic/sched", nil},

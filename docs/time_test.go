@@ -20,7 +20,7 @@ var remembered = map[string]string{
 	// Models of hardware whose registers are written without a time.
 	"nic/fastlinq.SecondEngine": "registers", "nic/fastlinq.coreMFW": "registers",
 	"nic/fastlinq/ecore.Dev":  "registers",
-	"nic/fastlinq/irq.Device": "registers", "nic/fastlinq/l2.Function": "registers",
+	"nic/fastlinq/irq.Device": "registers", "nic/pacing.Tree": "registers",
 	"nic/fastlinq/mfw.Firmware": "registers",
 	// Clocks of a thread in real time.
 	"nic/uapi/ucma.NIC": "clock", "nic/al.CI": "clock", "nic.Env": "clock", "nic/ptp.Env": "clock",

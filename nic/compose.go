@@ -47,7 +47,7 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	d.Verbs.Watch(d.NoteAsync)
 	d.TCPEngine = toe.New(cfg, d.pool, &d.tcp, &d.Common.Notes)
 	d.tcp.engine = d.TCPEngine
-	d.TCPEngine.SetMaxSegs(d.cfg.maxSegs())
+	d.tcp.setSegments()
 	if d.cfg.IWARP.Source == nil {
 		d.cfg.IWARP.Source = d.IP.SourceFor
 	}

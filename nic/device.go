@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"tapir/nic/hostfn"
+	"tapir/nic/pacing"
 	"tapir/nic/port"
 	"tapir/nic/show"
 	"tapir/nic/timer"
@@ -39,6 +40,7 @@ type Device struct {
 	holds    bool            // the hardware may hold frames back for an interrupt
 	failed   bool            // the hardware's offloads have
 	heard    func([]byte)    // of the loopback test
+	rdma     *pacing.Node    // what the TCP engine may send
 	received int             // frames of the NIC's own Ethernet queue in a batch
 
 	stopped bool // Shutdown was called
@@ -78,6 +80,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire)
 	d.Host = port.New(&d.Common, frame.Host, env.Host)
+	d.rdma = d.Wire.Sched.Port().Child(true).Child(true)
 	if err := d.compose(seed, &env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
@@ -103,6 +106,7 @@ func (d *Device) begin(now frame.Time) {
 func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true
+	d.Wire.Sched.Begin(now)
 	d.RunTimers(now)
 	d.Hardware.Poll(now)
 	d.IP.Poll(now)
@@ -117,7 +121,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.os.Due() {
 		return now
 	}
-	return min(next, second, d.os.Next(), d.NextTimer(), d.IP.Deadline())
+	return min(next, second, d.Wire.Sched.Next(), d.NextTimer(), d.IP.Deadline())
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and

@@ -18,8 +18,9 @@ func (d *Device) attach(env *Env) (err error) {
 		}
 	}
 	d.Hardware, err = device.Attach(env.Function, hardware.Env{
-		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs, Log: &d.Common.Log,
-		Pool: d.pool, System: d.Common.System, Host: env.Host, Second: env.Second, Laser: env.Laser,
+		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs,
+		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System, PF: d.rdma.Parent(),
+		Host: env.Host, Second: env.Second, Laser: env.Laser,
 	})
 	if err != nil {
 		return err
@@ -52,9 +53,12 @@ func (b below) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) 
 }
 
 // Carrier implements hardware.NIC.
-func (b below) Carrier(up, looped bool) {
-	b.d.Wire.Loopback(port.LoopPHY, looped)
-	b.d.Verbs.SetCarrier(up)
+func (b below) Carrier(l hardware.Link) {
+	d := b.d
+	d.Wire.Loopback(port.LoopPHY, l.Looped)
+	d.Wire.SetSpeed(l.Speed)
+	d.tcp.setSegments()
+	d.Verbs.SetCarrier(l.Up)
 }
 
 // Active implements hardware.NIC.

@@ -11,7 +11,7 @@ import (
 func TestEthtoolLink(t *testing.T) {
 	w, a, _ := twoNICs(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}})
 	l := a.dev.ShowEthtool().Link
-	if !l.Up || l.Speed != 10_000 || !l.Autoneg || l.Port != "Twisted Pair" || len(l.Supported.Modes) != 2 || len(l.Partner.Modes) != 2 ||
+	if !l.Up || l.Speed != 10_000 || !l.Autoneg || l.Port != "Twisted Pair" || len(l.Supported.Modes) != 4 || len(l.Partner.Modes) != 4 ||
 		!l.Advertised.Pause || l.Advertised.AsymPause || !l.Partner.Pause {
 		t.Errorf("%+v", l)
 	}

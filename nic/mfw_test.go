@@ -177,7 +177,7 @@ func TestLinkSettingsRefused(t *testing.T) {
 	w.run(time.Second)
 	before, table := *a.dev.under.Config(), a.dev.ShowLink()
 	for set, word := range map[string]string{
-		"link_speed=2500": "expected auto, 1G", "link_advertise=none": "expected a list", "eee=on": "twisted pairs",
+		"link_speed=2500": "expected auto, 10M", "link_advertise=none": "expected a list", "eee=on": "twisted pairs",
 		"eee_tx_timer=0": "from 1 to", "bw_min=50 bw_max=40": "more than", "bw_max=101": "from 1 to 100", "temperature=200": "from 1 to 125",
 		"partner_forced=1": "has one speed", "media=kr": "cannot change while the NIC runs", "wol=u": "expected d or g", "led=blink": "expected oper, on or off",
 	} {

@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic/ip"
 	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
 	"tapir/nic/port"
 	"tapir/nic/toe"
 	"tapir/wire/drop"
@@ -85,8 +86,27 @@ func (t *tcpTransport) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) 
 		d.Wire.Drop(o, nicdrop.Engine, now)
 		return
 	}
+	if d.rdma.Counts() {
+		all, _ := pacing.Octets(f, 0)
+		d.rdma.Spend(all)
+	}
 	d.IP.Output(o, dst, now)
 }
 
 // Room implements toe.Output.
-func (t *tcpTransport) Room() int { return t.d.Wire.Room() }
+func (t *tcpTransport) Room() int {
+	if !t.d.rdma.Ready() {
+		return 0
+	}
+	return t.d.Wire.Room()
+}
+
+// setSegments sets how many segments a frame of the TCP engine holds at most.
+func (t *tcpTransport) setSegments() {
+	d := t.d
+	n := d.cfg.maxSegs()
+	if d.rdma.Cuts() {
+		n = 1
+	}
+	d.TCPEngine.SetMaxSegs(n)
+}

@@ -14,6 +14,7 @@ import (
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
 	"tapir/nic/msglog"
+	"tapir/nic/pacing"
 	"tapir/nic/param"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -79,6 +80,7 @@ type Device struct {
 	system frame.Clock
 	host   bool // there is a host TAP
 	drops  frame.Drops
+	pf     *pacing.Node // the function in the transmit scheduler of its port
 
 	interrupts interrupts
 	selftest   selftesting
@@ -120,6 +122,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	d.driver, d.display, d.tools = driver{d}, display{d}, tools{d}
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
+	d.pf = e.PF
 	if err := d.composeInterrupts(); err != nil {
 		return nil, err
 	}

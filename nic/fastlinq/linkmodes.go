@@ -15,7 +15,8 @@ type linkMode struct {
 // modeTable has the link modes of each kind of medium, as the FastLinQ driver
 // names them.
 var modeTable = map[mfw.Media][]linkMode{
-	mfw.MediaBaseT: {{mfw.Speed1G, "1000baseT/Full", 5}, {mfw.Speed10G, "10000baseT/Full", 12}},
+	mfw.MediaBaseT: {{mfw.Speed10M, "10baseT/Full", 1}, {mfw.Speed100M, "100baseT/Full", 3},
+		{mfw.Speed1G, "1000baseT/Full", 5}, {mfw.Speed10G, "10000baseT/Full", 12}},
 	mfw.MediaDAC: {{mfw.Speed1G, "1000baseKX/Full", 17}, {mfw.Speed20G, "20000baseKR2/Full", 22},
 		{mfw.Speed40G, "40000baseCR4/Full", 24},
 		{mfw.Speed25G, "25000baseCR/Full", 31}, {mfw.Speed50G, "50000baseCR2/Full", 34},

@@ -12,6 +12,7 @@ import (
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/fastlinq/mfw/tlv"
 	"tapir/nic/fastlinq/settings"
+	"tapir/nic/hardware"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -292,8 +293,9 @@ func (d driver) hang(stuck bool, now frame.Time) {
 func (d driver) linkChanged(frame.Time) {
 	m := &d.management
 	m.events.links++
-	up := m.mcp.LinkState().LinkUp
-	d.nic.Carrier(up, up && m.mcp.LinkParams().Loopback != mfw.LoopbackNone)
+	s := m.mcp.LinkState()
+	d.nic.Carrier(hardware.Link{Up: s.LinkUp, Looped: s.LinkUp && m.mcp.LinkParams().Loopback != mfw.LoopbackNone,
+		Speed: int(s.LineSpeed)})
 }
 
 // recover is a process kill: the driver unloads without the firmware, and
@@ -303,7 +305,7 @@ func (d driver) recover(now frame.Time) {
 	m.events.recoveries++
 	m.loaded = false
 	d.coreLost(now)
-	d.nic.Carrier(false, false)
+	d.nic.Carrier(hardware.Link{})
 	m.applied.board.Unloaded = true
 }
 

@@ -25,7 +25,7 @@ const MaxHostMTU = l2.MaxMTU
 // newNetdev makes the host function. Its netdev opens when the driver has loaded.
 func (d *Device) newNetdev() error {
 	i, sp := &d.interrupts, &slowpath{d: d}
-	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, Superframes: d.cfg.Superframes,
+	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, PF: d.pf, Superframes: d.cfg.Superframes,
 		Drop: d.dropFromVport, Fire: i.fired, Assert: sp.fwAssert}, sp.post, i.queueBlocks(), d.halves(&d.cfg)[0])
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)
@@ -128,7 +128,6 @@ func (h hostFunction) Poll(now frame.Time) frame.Time {
 	d := h.d
 	next := d.pollSecond(now)
 	d.function.Flush()
-	d.function.Function().Pace(now)
 	if d.interrupts.report(now) {
 		d.interrupts.poll(now)
 	}
@@ -136,9 +135,6 @@ func (h hostFunction) Poll(now frame.Time) frame.Time {
 	d.function.Deliver(hostOutput(h))
 	return next
 }
-
-// Next implements hostfn.Function.
-func (h hostFunction) Next() frame.Time { return h.d.function.Function().NextTx() }
 
 // Due implements hostfn.Function.
 func (h hostFunction) Due() bool { return h.d.nic.HostRoom() > 0 && h.d.function.Due() }
@@ -149,15 +145,17 @@ func (h hostFunction) Waiting() int { return h.d.function.Waiting() + h.d.cmt.wa
 // shape limits the function to the share of the port that the management firmware
 // gives it. Two engines cannot share a rate.
 func (d *Device) shape() {
-	if d.function == nil || d.cmt != nil {
+	if d.cmt != nil {
 		return
 	}
 	s, high := d.management.mcp.LinkState(), 0
 	if s.Speed < s.LineSpeed {
 		high = int(s.Speed)
 	}
-	d.function.Function().Pace(d.now())
-	d.management.note(d.function.Function().SetPFRates(int(s.MinPFRate), high))
+	d.pf.SetRate(high)
+	if d.function != nil {
+		d.management.note(d.function.Function().SetPFRates(int(s.MinPFRate), high))
+	}
 }
 
 // vportOutput is the way out for what the vport sends, hostOutput the way to the

@@ -6,6 +6,7 @@ package hardware
 import (
 	"tapir/nic/hostfn"
 	"tapir/nic/msglog"
+	"tapir/nic/pacing"
 	"tapir/nic/param"
 	"tapir/nic/secret"
 	"tapir/nic/verbs"
@@ -94,9 +95,8 @@ type NIC interface {
 	Enter(now frame.Time)
 	// Schedule runs fn in the first Poll at or after a time, unless cancelled.
 	Schedule(at frame.Time, fn func(now frame.Time)) (cancel func())
-	// Carrier tells that the link of the function's port came up or went down, and
-	// whether the port turns its own frames back.
-	Carrier(up, looped bool)
+	// Carrier tells that the link of the function's port has changed.
+	Carrier(l Link)
 	// Active tells whether frames pass the port. Announce tells neighbors so.
 	Active() bool
 	Announce()
@@ -108,6 +108,13 @@ type NIC interface {
 	Traffic() Traffic
 	// Bench is what selftests use.
 	Bench
+}
+
+// Link is the link of a port.
+type Link struct {
+	Up     bool
+	Looped bool // the port turns its own frames back
+	Speed  int  // in Mb/s; 0: the device does not know, and does not pace
 }
 
 // Bench is what the selftests of a device use of its NIC.
@@ -169,7 +176,8 @@ type Env struct {
 	Log    *msglog.Log
 	Pool   frame.Pool
 	System frame.Clock
-	Host   frame.Link // the host TAP; nil: none
+	PF     *pacing.Node // the function's place in the transmit scheduler of the port
+	Host   frame.Link   // the host TAP; nil: none
 	Second *Second
 	// Laser is called when the port's transmitter is switched; nil: nobody notices.
 	Laser func(on bool)

@@ -21,10 +21,8 @@ type Function interface {
 	// Poll passes on what waits while the links have room, and returns when it
 	// wants to be called again.
 	Poll(now frame.Time) frame.Time
-	// Due tells whether frames could move at once; Next is when the next may leave
-	// that a rate holds back.
+	// Due tells whether frames could move at once.
 	Due() bool
-	Next() frame.Time
 	// Waiting is the number of frames in the queues.
 	Waiting() int
 }
@@ -63,9 +61,6 @@ func (None) Poll(frame.Time) frame.Time { return frame.Never }
 
 // Due implements Function.
 func (None) Due() bool { return false }
-
-// Next implements Function.
-func (None) Next() frame.Time { return frame.Never }
 
 // Waiting implements Function.
 func (None) Waiting() int { return 0 }

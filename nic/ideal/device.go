@@ -81,6 +81,6 @@ func (d Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 		f.host = &host{nic: e.NIC}
 	}
 	p.functions[fn] = f
-	f.nic.Carrier(!p.down, false)
+	f.nic.Carrier(hardware.Link{Up: !p.down})
 	return f, nil
 }

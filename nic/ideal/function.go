@@ -31,7 +31,7 @@ func (f *Function) Signal(on bool, now frame.Time) {
 			continue
 		}
 		o.nic.Enter(now)
-		if o.nic.Carrier(on, false); o != f && o.nic.Active() {
+		if o.nic.Carrier(hardware.Link{Up: on}); o != f && o.nic.Active() {
 			o.nic.Announce()
 		}
 	}

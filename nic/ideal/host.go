@@ -59,8 +59,5 @@ func pass(q []*frame.Frame, room int, to func(*frame.Frame)) []*frame.Frame {
 // Due implements hostfn.Function.
 func (h *host) Due() bool { return len(h.rx) > 0 && h.nic.HostRoom() > 0 }
 
-// Next implements hostfn.Function.
-func (h *host) Next() frame.Time { return frame.Never }
-
 // Waiting implements hostfn.Function.
 func (h *host) Waiting() int { return len(h.rx) + len(h.tx) }

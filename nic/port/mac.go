@@ -1,14 +1,20 @@
 package port
 
 import (
+	"tapir/nic/pacing"
 	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
-// Speed is what the port claims, in Mb/s: tools and peers expect a number,
-// and a TAP has none.
+// Speed is what a port has by default and what it claims, in Mb/s: tools and
+// peers expect a number, and a TAP has none. At this speed a port does not pace
+// what it sends.
 const Speed = 100_000
+
+// gap is what a frame takes of the line beside its octets: preamble, FCS and the
+// gap to the next (IEEE 802.3 section 4.4.2).
+const gap = 8 + fcsLen + 12
 
 // fcsLen is the frame check sequence, which the MAC counts among the octets of
 // a frame when it sorts frames by size, and which no TAP carries.
@@ -49,23 +55,12 @@ func (m *MACStats) count(f *frame.Frame) {
 	} else if dst.IsMulticast() {
 		cast = toGroup
 	}
-	n, headers, size := f.Len(), 0, int(f.GSOSize)
-	if f.GSO != frame.GSONone && size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
-		headers = int(f.CsumStart) + int(b[int(f.CsumStart)+tcpOffset]>>4)*4
+	count, headers, size := pacing.Segments(f)
+	if count > 1 {
+		m.add(cast, headers+size, uint64(count-1))
 	}
-	if headers == 0 || n <= headers+size {
-		m.add(cast, n, 1)
-		return
-	}
-	full := (n - headers) / size
-	m.add(cast, headers+size, uint64(full))
-	if rest := (n - headers) % size; rest > 0 {
-		m.add(cast, headers+rest, 1)
-	}
+	m.add(cast, f.Len()-(count-1)*size, 1)
 }
-
-// tcpOffset is where a TCP header holds its length.
-const tcpOffset = 12
 
 // add counts k frames of n octets.
 func (m *MACStats) add(cast, n int, k uint64) {

@@ -10,6 +10,7 @@ import (
 // Frames are counted by destination, and by size with the FCS; a super-frame
 // is as many as the cable would carry.
 func TestMACStats(t *testing.T) {
+	const tcpOffset = 12 // of the octet with the header's length
 	pool := buf.NewPool(64, 0)
 	one := func(dst byte, n int, off frame.Offload) *frame.Frame {
 		f := pool.Get(n)

@@ -8,6 +8,7 @@ package port
 
 import (
 	"tapir/nic/msglog"
+	"tapir/nic/pacing"
 	"tapir/nic/view"
 	"tapir/ptp/clock"
 	"tapir/wire/drop"
@@ -53,6 +54,9 @@ type Port struct {
 	MAC      [2]MACStats
 	Stamped  uint64     // frames whose leaving was reported
 	LastSent frame.Time // of those
+
+	// Sched paces what leaves, to the speed that SetSpeed tells.
+	Sched pacing.Tree
 
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
@@ -167,10 +171,15 @@ func (p *Port) Waiting() int { return len(p.queue) - p.head }
 // Room is how many frames the port takes without queueing: while frames wait,
 // nothing may overtake them.
 func (p *Port) Room() int {
-	if p.Closed {
+	switch {
+	case p.Closed:
 		return QueueFrames // all are dropped at once
+	case !p.paces():
+		return max(0, p.link.Room()-p.Waiting())
+	case p.Waiting() > 0 || !p.Sched.Port().Ready():
+		return 0
 	}
-	return max(0, p.link.Room()-p.Waiting())
+	return min(1, p.link.Room())
 }
 
 // Send takes o.Frame: it goes to the link at once while Poll runs and nothing
@@ -179,7 +188,7 @@ func (p *Port) Send(o Out, now frame.Time) {
 	switch {
 	case p.Closed:
 		p.Drop(o, drop.Link, now)
-	case p.Polling && p.Waiting() == 0 && p.link.Room() > 0:
+	case p.Polling && p.Waiting() == 0 && p.link.Room() > 0 && p.departs(o.Frame):
 		p.Transmit(o, now)
 	case p.Waiting() < QueueFrames:
 		p.queue = append(p.queue, o.Retained())
@@ -192,6 +201,9 @@ func (p *Port) Send(o Out, now frame.Time) {
 func (p *Port) Flush(now frame.Time) {
 	for p.Waiting() > 0 && (p.Closed || p.link.Room() > 0) {
 		o := p.queue[p.head]
+		if !p.Closed && !p.departs(o.Frame) {
+			break
+		}
 		p.queue[p.head] = Out{}
 		p.head++
 		if p.Closed {
@@ -210,6 +222,7 @@ func (p *Port) Flush(now frame.Time) {
 func (p *Port) Transmit(o Out, now frame.Time) {
 	f := o.Frame
 	p.pass(frame.Outbound, f)
+	p.spend(f)
 	if !o.Offloaded {
 		p.unreported++
 	}

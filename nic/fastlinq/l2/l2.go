@@ -16,6 +16,7 @@ package l2
 
 import (
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/pacing"
 	"tapir/wire/enum"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -64,6 +65,8 @@ type Config struct {
 	// Drop is told of every frame that the function discards after it has taken
 	// it, to be received (Rx) or sent; it borrows the frame.
 	Drop func(side Sides, f *frame.Frame, r frame.DropReason)
+	// PF is the function's place in the scheduler of its port; nil: it is alone.
+	PF *pacing.Node
 	// Superframes: the port takes frames with segmentation or checksums left to
 	// do; else they are finished here.
 	Superframes bool
@@ -95,12 +98,10 @@ type Function struct {
 
 	cutter Cutter // keeps the segments of a frame until the port has room
 
-	now     frame.Time // as Pace has told
-	held    frame.Time // when a frame that a limiter holds may leave
-	limit   limiter    // of all vports together
-	least   int        // Mb/s that vports share
-	fair    bool       // by WFQ
-	virtual uint64     // time of WFQ
+	tree   pacing.Tree  // without Config.PF
+	pf     *pacing.Node // of the function
+	pacing *pacing.Node // of all vports together
+	least  int          // Mb/s that vports share
 }
 
 // dir is the side that classifies: frames of the port, or those that vports
@@ -121,10 +122,12 @@ func New(cfg Config) *Function {
 	if cfg.Pool == nil || cfg.Share.Vports > maxVports {
 		panic("l2: no pool, or more vports than an engine has")
 	}
-	return &Function{
+	fn := &Function{
 		cfg: cfg, vports: make([]*vport, cfg.Share.Vports), zones: make([]zone, cfg.Share.Queues),
-		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}}, held: frame.Never,
+		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}},
 	}
+	fn.newPacing()
+	return fn
 }
 
 // Share is what the function has of the engine.

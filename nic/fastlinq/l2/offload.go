@@ -77,7 +77,7 @@ func (p *packet) fits() bool {
 // does not do that.
 func (fn *Function) put(q *TxQueue, f *frame.Frame, port frame.Link) {
 	switch {
-	case fn.cfg.Superframes || f.GSO == frame.GSONone && !f.NeedsCsum:
+	case fn.cfg.Superframes && !fn.pf.Cuts() || f.GSO == frame.GSONone && !f.NeedsCsum:
 		port.Transmit(f)
 	case f.GSO == frame.GSONone:
 		Complete(f)

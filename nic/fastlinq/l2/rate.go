@@ -2,9 +2,9 @@ package l2
 
 import (
 	"cmp"
-	"time"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/pacing"
 	"tapir/wire/frame"
 )
 
@@ -18,52 +18,23 @@ const (
 	wfqUnit      = 100 // parts of the bandwidth; a vport has at least one
 )
 
-// bucket is for how long a limiter that is not used collects what may be sent at
-// once.
-const bucket = time.Millisecond
-
-// limiter is a rate limiter of the queue manager. The zero value does not limit.
-type limiter struct {
-	rate int
-	at   frame.Time // when the next frame may leave
-	rest int64      // of the last division
-}
-
-func (l *limiter) set(rate int, now frame.Time) {
-	if rate == MaxRate {
-		rate = 0
-	}
-	if rate != l.rate {
-		*l = limiter{rate: rate, at: now}
-	}
-}
-
-func (l *limiter) ready(now frame.Time) bool { return l.rate == 0 || l.at <= now }
-
-// spend accounts for octets that leave.
-func (l *limiter) spend(octets int64, now frame.Time) {
-	if l.rate == 0 {
-		return
-	}
-	work := octets*8000 + l.rest // nanoseconds at 1 Mb/s
-	l.at = max(l.at, now.Add(-bucket)).Add(time.Duration(work / int64(l.rate)))
-	l.rest = work % int64(l.rate)
-}
-
-// wfq is the place of a vport among those that share the function's rate.
-type wfq struct {
-	rate   int    // configured; 0: not
-	weight int64  // parts of the rate
-	finish uint64 // virtual time at which the last frame ends
-}
-
-// Pace tells the limiters the time. Frames that they hold may leave from NextTx
-// on.
-func (fn *Function) Pace(now frame.Time) { fn.now = now }
+// Pace begins a round of asking for what the queues may send, for a function with
+// a tree of its own.
+func (fn *Function) Pace(now frame.Time) { fn.tree.Begin(now) }
 
 // NextTx is when a frame may leave that the last Transmit has held back for a
 // limiter; frame.Never: there is none.
-func (fn *Function) NextTx() frame.Time { return fn.held }
+func (fn *Function) NextTx() frame.Time { return fn.tree.Next() }
+
+// newPacing puts the function into the tree of its port.
+func (fn *Function) newPacing() {
+	fn.pf = fn.cfg.PF
+	if fn.pf == nil {
+		fn.tree.Begin(0)
+		fn.pf = fn.tree.Port().Child(false)
+	}
+	fn.pacing = fn.pf.Child(true)
+}
 
 func checkRate(what string, rate int) error {
 	if rate < 0 || rate > MaxRate {
@@ -72,7 +43,7 @@ func checkRate(what string, rate int) error {
 	return nil
 }
 
-// SetPFRates limits what all vports send together, and says what of the port is
+// SetPFRates limits what the function sends, and says what of the port is
 // theirs for certain, which WFQ divides (configure_pf_max_bandwidth, _min). Rates
 // of vports that were configured change in proportion. INVAL, and no change:
 // rates that cannot be.
@@ -83,13 +54,13 @@ func (fn *Function) SetPFRates(low, high int) error {
 	if high != 0 && low > high {
 		return status.Inval.Errorf("minimal rate %d Mb/s above the rate %d Mb/s", low, high)
 	}
-	fn.limit.set(high, fn.now)
+	fn.pf.SetRate(limit(high))
 	if low == fn.least {
 		return nil
 	}
 	for _, v := range fn.started {
-		if v.wfq.rate > 0 && fn.least > 0 {
-			v.wfq.rate = v.wfq.rate * low / fn.least
+		if v.minRate > 0 && fn.least > 0 {
+			v.minRate = v.minRate * low / fn.least
 		}
 	}
 	fn.least = low
@@ -98,7 +69,7 @@ func (fn *Function) SetPFRates(low, high int) error {
 }
 
 // PFRates are those of SetPFRates; a rate of 0 is no limit.
-func (fn *Function) PFRates() (low, high int) { return fn.least, fn.limit.rate }
+func (fn *Function) PFRates() (low, high int) { return fn.least, fn.pf.Rate() }
 
 // SetVportRate limits what a vport sends; 0 ends that. INVAL, and no change: a
 // rate that cannot be; the firmware asserts on vports that are not started.
@@ -110,7 +81,7 @@ func (fn *Function) SetVportRate(id, rate int) error {
 	if err != nil {
 		return err
 	}
-	v.limit.set(rate, fn.now)
+	v.pacing.SetRate(limit(rate))
 	return nil
 }
 
@@ -130,9 +101,9 @@ func (fn *Function) SetVportWFQ(id, rate int) error {
 	sum, others := rate, 0
 	for _, o := range fn.started {
 		if o != v {
-			sum += o.wfq.rate
+			sum += o.minRate
 		}
-		if o != v && o.wfq.rate == 0 {
+		if o != v && o.minRate == 0 {
 			others++
 		}
 	}
@@ -147,7 +118,7 @@ func (fn *Function) SetVportWFQ(id, rate int) error {
 	case len(fn.started) > maxWFQVports:
 		return status.Inval.Errorf("WFQ of %d vports: want at most %d", len(fn.started), maxWFQVports)
 	}
-	v.wfq.rate = rate
+	v.minRate = rate
 	fn.weigh()
 	return nil
 }
@@ -156,20 +127,21 @@ func (fn *Function) SetVportWFQ(id, rate int) error {
 // of the rest.
 func (fn *Function) weigh() {
 	left, others := fn.least, 0
-	fn.fair = false
+	fn.pacing.Fair = false
 	for _, v := range fn.started {
-		if v.wfq.rate > 0 {
-			left -= v.wfq.rate
-			fn.fair = true
+		if v.minRate > 0 {
+			left -= v.minRate
+			fn.pacing.Fair = true
 		} else {
 			others++
 		}
 	}
 	for _, v := range fn.started {
-		v.wfq.weight = int64(max(1, v.wfq.rate))
-		if v.wfq.rate == 0 {
-			v.wfq.weight = int64(max(1, fn.least/wfqUnit, left/others))
+		weight := v.minRate
+		if weight == 0 {
+			weight = max(fn.least/wfqUnit, left/others)
 		}
+		v.pacing.SetWeight(int64(weight))
 	}
 }
 
@@ -183,56 +155,36 @@ func (fn *Function) next() (best *TxQueue) {
 			n -= len(fn.txq)
 		}
 		q := fn.txq[n]
-		if q.rung == 0 || !q.vport.active[tx] || !fn.allowed(q.vport) {
+		if q.rung == 0 || !q.vport.active[tx] || !q.vport.pacing.Ready() {
 			continue
 		}
-		if !fn.fair {
+		if !fn.pacing.Fair {
 			fn.turn = n
 			return q
 		}
-		if t := max(q.vport.wfq.finish, fn.virtual); best == nil || t < tag {
+		if t := q.vport.pacing.Tag(); best == nil || t < tag {
 			best, at, tag = q, n, t
 		}
 	}
 	if best != nil {
-		fn.turn, fn.virtual = at, tag
+		fn.turn = at
+		best.vport.pacing.Chosen()
 	}
 	return best
 }
 
-// allowed tells whether the limiters let a vport send now.
-func (fn *Function) allowed(v *vport) bool {
-	if fn.limit.ready(fn.now) && v.limit.ready(fn.now) {
-		return true
-	}
-	until := max(v.limit.at, fn.limit.at)
-	if v.limit.rate == 0 {
-		until = fn.limit.at
-	} else if fn.limit.rate == 0 {
-		until = v.limit.at
-	}
-	fn.held = min(fn.held, until)
-	return false
-}
-
 // spend accounts for a frame that a vport sends.
 func (fn *Function) spend(v *vport, f *frame.Frame) {
-	if fn.limit.rate == 0 && v.limit.rate == 0 && !fn.fair {
-		return
-	}
-	n := octets(f)
-	fn.limit.spend(n, fn.now)
-	v.limit.spend(n, fn.now)
-	if fn.fair {
-		v.wfq.finish = fn.virtual + uint64(n*MaxRate/v.wfq.weight)
+	if v.pacing.Counts() {
+		all, _ := pacing.Octets(f, 0)
+		v.pacing.Spend(all)
 	}
 }
 
-// octets are those of a frame, or of the segments that it becomes.
-func octets(f *frame.Frame) int64 {
-	n, head := f.Len(), int(f.HdrLen)
-	if f.GSO != frame.GSONone && f.GSOSize > 0 && head < n {
-		n += ((n-head+int(f.GSOSize)-1)/int(f.GSOSize) - 1) * head
+// limit is a rate as a limiter has it.
+func limit(rate int) int {
+	if rate == MaxRate {
+		return 0
 	}
-	return int64(n)
+	return rate
 }

@@ -53,7 +53,6 @@ func (q *TxQueue) Room() int { return q.size - q.ready.n }
 // has room, and reports whether some had to stay for want of it. Those that a
 // rate holds back stay until NextTx.
 func (fn *Function) Transmit(port frame.Link) (waiting bool) {
-	fn.held = frame.Never
 	if fn.cutter.Drain(port) {
 		return true
 	}

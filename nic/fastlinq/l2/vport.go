@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/pacing"
 	"tapir/wire/frame"
 )
 
@@ -35,8 +36,9 @@ type vport struct {
 	stats VportStats
 	base  Statistics
 	drops [2]frame.Drops
-	limit limiter
-	wfq   wfq
+
+	pacing  *pacing.Node
+	minRate int // Mb/s; 0: not configured
 }
 
 // Errors says which mistakes in transmitted frames the firmware asserts on;
@@ -84,6 +86,7 @@ func (fn *Function) VportStart(p StartParams) error {
 	v := &vport{
 		id: p.Vport, start: p, mtu: p.MTU, innerRemoval: p.RemoveInnerVLAN, txSwitching: p.TxSwitching,
 		checkMAC: p.CheckMAC, checkType: p.CheckEtherType,
+		pacing: fn.pacing.Child(false),
 	}
 	fn.vports[v.id] = v
 	fn.list()
@@ -102,6 +105,7 @@ func (fn *Function) VportStop(id int) error {
 	}
 	fn.removeFilters(v, func(*filter) bool { return true }, Both)
 	fn.vports[id] = nil
+	v.pacing.Remove()
 	fn.list()
 	return nil
 }

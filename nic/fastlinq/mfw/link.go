@@ -27,7 +27,7 @@ func (f *Firmware) bootPort(i int) {
 	f.ports[i] = port{media: c.Media, module: moduleOf(c.Media), laser: true, signal: !c.NoSignal,
 		partner: c.Partner, boardEEE: !c.NoEEE}
 	p.phy = cmp.Or(c.Default, factory)
-	c.Speeds = cmp.Or(c.Speeds, AllSpeeds)
+	c.Speeds = cmp.Or(c.Speeds, ModuleSpeeds)
 	p.phy.Advertise = cmp.Or(p.phy.Advertise, c.Speeds)
 	if !f.canEEE(i) {
 		p.phy.EEE = 0
@@ -181,7 +181,7 @@ func (p *port) speedAlone(have Speeds) uint32 {
 // train finds the speed and the pause that both ends have.
 func (f *Firmware) train(n int, have Speeds) {
 	p := &f.ports[n]
-	s, theirs := &p.status, cmp.Or(p.partner.Speeds, AllSpeeds)
+	s, theirs := &p.status, cmp.Or(p.partner.Speeds, ModuleSpeeds|have)
 	mine := p.phy.Advertise & have
 	if p.phy.Speed != 0 {
 		mine = SpeedOf(p.phy.Speed) & have

@@ -113,7 +113,7 @@ func DecodePHYConfig(b []byte) PHYConfig { return decode[PHYConfig](b) }
 
 // Partner is what is at the other end of a port's cable.
 type Partner struct {
-	// Speeds that it has; 0: AllSpeeds.
+	// Speeds that it has; 0: those of the port, and ModuleSpeeds.
 	Speeds Speeds
 	// Forced: it does not negotiate, and has one speed.
 	Forced bool

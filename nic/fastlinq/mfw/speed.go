@@ -2,7 +2,9 @@ package mfw
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"tapir/wire/enum"
 )
@@ -19,7 +21,11 @@ const (
 	Speed40G
 	Speed50G
 	Speed100G
-	AllSpeeds Speeds = 1<<iota - 1
+	// Twisted pairs alone have the two slowest.
+	Speed10M
+	Speed100M
+	AllSpeeds    Speeds = 1<<iota - 1
+	ModuleSpeeds        = AllSpeeds &^ (Speed10M | Speed100M)
 )
 
 // speeds has, from slow to fast, each speed's other words: its code in the
@@ -32,6 +38,8 @@ var speeds = [...]struct {
 	status  uint32
 	partner PartnerSpeeds
 }{
+	{Speed10M, 10, 9, 0x20000, Partner10M},
+	{Speed100M, 100, 10, 0x80000000, Partner100M},
 	{Speed1G, 1000, 2, 0x200, Partner1GFull},
 	{Speed10G, 10000, 3, 0x800, Partner10G},
 	{Speed20G, 20000, 4, 0x1000, Partner20G},
@@ -55,6 +63,8 @@ const (
 	Partner40G
 	Partner50G
 	Partner100G
+	Partner10M
+	Partner100M
 )
 
 // Mbps is the speed in Mb/s, of a set the fastest; 0 for none.
@@ -79,7 +89,17 @@ func SpeedOf(mbps uint32) Speeds {
 
 // String lists the speeds: "1G,25G".
 func (s Speeds) String() string {
-	return cmp.Or(enum.Bits([]string{"1G", "10G", "20G", "25G", "40G", "50G", "100G"}, s), "none")
+	var names []string
+	for _, e := range speeds {
+		switch {
+		case s&e.bit == 0:
+		case e.mbps < 1000:
+			names = append(names, fmt.Sprintf("%dM", e.mbps))
+		default:
+			names = append(names, fmt.Sprintf("%dG", e.mbps/1000))
+		}
+	}
+	return cmp.Or(strings.Join(names, ","), "none")
 }
 
 // Media is what the port is made of.

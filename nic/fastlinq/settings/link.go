@@ -130,7 +130,8 @@ func mediaName(m mfw.Media) string {
 	return MediaWords[0].Name
 }
 
-var speedWords = []param.Word[mfw.Speeds]{param.Named("1G", mfw.Speed1G), param.Named("10G", mfw.Speed10G),
+var speedWords = []param.Word[mfw.Speeds]{param.Named("10M", mfw.Speed10M), param.Named("100M", mfw.Speed100M),
+	param.Named("1G", mfw.Speed1G), param.Named("10G", mfw.Speed10G),
 	param.Named("20G", mfw.Speed20G), param.Named("25G", mfw.Speed25G),
 	param.Named("40G", mfw.Speed40G), param.Named("50G", mfw.Speed50G), param.Named("100G", mfw.Speed100G)}
 
@@ -159,7 +160,8 @@ func (c *Config) linkRows() []*param.Row {
 	return []*param.Row{
 		param.Choice(media, &c.Link.Media, MediaWords...),
 		switched(driver("link", "whether the driver asks for link"), &c.Link.Down, "up", "down"),
-		param.Choice(driver("link_speed", "speed of the link: negotiated or forced"), &c.Link.Speed,
+		param.Choice(driver("link_speed", "speed of the link, to which the NIC paces what it sends: negotiated or "+
+			"forced; 10M and 100M are base-t's"), &c.Link.Speed,
 			append([]param.Word[mfw.Speeds]{param.Named[mfw.Speeds]("auto", 0)}, speedWords...)...),
 		param.Bits(driver("link_advertise", "speeds that are advertised"), &c.Link.Advertise, mfw.AllSpeeds, false,
 			speedWords...),
@@ -177,7 +179,8 @@ func (c *Config) linkRows() []*param.Row {
 		param.Bits(driver("eee_advertise", "speeds at which EEE is advertised"), &c.Link.EEE.Caps, mfw.AllEEE, false,
 			eeeWords...), param.Number(driver("bw_min", "least share of the port, in percent"), &c.Link.BandwidthMin, 1,
 			1, 100),
-		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function sees"),
+		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function "+
+			"sees and sends at"),
 			&c.Link.BandwidthMax, 100, 1, 100),
 	}
 }
@@ -263,10 +266,12 @@ func (c *NIC) MFWFuncs() (list []mfw.FuncConfig) {
 // PortSpeeds are the speeds that a port over a medium has.
 func PortSpeeds(m mfw.Media) mfw.Speeds {
 	switch m {
-	case mfw.MediaBaseT, mfw.MediaSFPP10G:
+	case mfw.MediaBaseT:
+		return mfw.Speed10M | mfw.Speed100M | mfw.Speed1G | mfw.Speed10G
+	case mfw.MediaSFPP10G:
 		return mfw.Speed1G | mfw.Speed10G
 	case mfw.MediaSFP1G:
 		return mfw.Speed1G
 	}
-	return mfw.AllSpeeds
+	return mfw.ModuleSpeeds
 }

@@ -28,7 +28,7 @@ func TestLinkIsAskedFor(t *testing.T) {
 	if !r.fw.Laser(0) || d.LinkState() != (mcp.LinkState{}) {
 		t.Errorf("before it was asked for: %+v", d.LinkState())
 	}
-	if c := d.Caps(); c.SpeedCaps != mfw.AllSpeeds || !c.DefaultSpeedAutoneg || c.DefaultSpeed != 0 || !c.DefaultEEE ||
+	if c := d.Caps(); c.SpeedCaps != mfw.ModuleSpeeds || !c.DefaultSpeedAutoneg || c.DefaultSpeed != 0 || !c.DefaultEEE ||
 		c.EEELPITimer != mfw.EEETimerBalanced || c.EEESpeedCaps != mfw.AllEEE {
 		t.Errorf("capabilities %+v", c)
 	}

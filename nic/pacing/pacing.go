@@ -1,0 +1,237 @@
+// Package pacing is the transmit scheduler of a NIC: one tree of rate limiters
+// and weights for each port. The port is the root, a function is below it, and
+// below the function are what sends: the Ethernet side with a node for each
+// vport, and the TCP engine of RDMA.
+//
+// Senders are pulled. Who has a frame asks its node whether it is Ready, sends,
+// and accounts for the frame with Spend; who is refused asks again in the next
+// round. A limiter collects no credit while nothing waits: after a pause one
+// frame leaves at once, the next when the line is free. A sender that was
+// refused, and comes late because its thread woke late, makes up for up to
+// Lateness. In virtual time nobody is late, and gaps are exact.
+package pacing
+
+import (
+	"time"
+
+	"tapir/wire/frame"
+)
+
+// Lateness is how much time senders that were late make up for at most.
+const Lateness = 4 * time.Millisecond
+
+// SuperframeSpeed is the speed in Mb/s from which super-frames leave a port that
+// paces. At lower ones its senders cut them, so that no burst is longer than a
+// true frame.
+const SuperframeSpeed = 10_000
+
+// weightUnit is the weight of a node that has none, and the scale of weights.
+const weightUnit = 1 << 16
+
+// Tree is the scheduler of a port. The zero value limits nothing, and then costs
+// nothing.
+type Tree struct {
+	root    Node
+	now     frame.Time
+	round   uint64
+	limits  int        // nodes with a rate
+	held    frame.Time // when the first refused frame may leave
+	yielded bool       // somebody was refused in favour of another
+}
+
+// Node is a limiter and a share of its parent.
+type Node struct {
+	tree   *Tree
+	parent *Node
+	// pulled: the node competes with its pulled siblings when it asks.
+	pulled   bool
+	children []*Node // that are pulled
+
+	rate  int        // Mb/s; 0: no limit
+	at    frame.Time // when the next frame may leave
+	rest  int64      // of the last division
+	asked uint64     // the round in which the node was last refused
+
+	// Fair: the children share by weight even if nothing limits the tree.
+	Fair    bool
+	weight  int64
+	finish  uint64 // virtual time at which its last frame ends
+	virtual uint64 // of the children
+}
+
+// Port is the root of the tree.
+func (t *Tree) Port() *Node {
+	t.root.tree = t
+	return &t.root
+}
+
+// Paces tells whether the port has a rate.
+func (t *Tree) Paces() bool { return t.root.rate > 0 }
+
+// Begin begins a round of asking at a time.
+func (t *Tree) Begin(now frame.Time) {
+	t.now, t.held, t.yielded = now, frame.Never, false
+	t.round++
+}
+
+// Next is when to begin the next round for those that were refused in this one;
+// frame.Never: nobody was.
+func (t *Tree) Next() frame.Time {
+	switch {
+	case t.yielded:
+		return t.now
+	case t.limits == 0:
+		return frame.Never
+	}
+	return t.held
+}
+
+// Cuts tells whether senders below the node have to cut super-frames.
+func (n *Node) Cuts() bool { return n.tree.Paces() && n.tree.root.rate < SuperframeSpeed }
+
+// Child adds a node. One that is pulled takes turns with its pulled siblings, by
+// weight; for the others somebody else decides whose turn it is, by Tag.
+func (n *Node) Child(pulled bool) *Node {
+	c := &Node{tree: n.tree, parent: n, pulled: pulled, weight: weightUnit}
+	if pulled {
+		n.children = append(n.children, c)
+	}
+	return c
+}
+
+// Parent is the node above.
+func (n *Node) Parent() *Node { return n.parent }
+
+// SetRate limits what leaves by the node to a rate in Mb/s; 0 ends that.
+func (n *Node) SetRate(mbps int) {
+	if mbps == n.rate {
+		return
+	}
+	n.tree.limits += one(mbps > 0) - one(n.rate > 0)
+	n.rate, n.at, n.rest = mbps, n.tree.now, 0
+}
+
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Remove ends the node's limit, as the node is not used any more.
+func (n *Node) Remove() { n.SetRate(0) }
+
+// Rate is the limit in Mb/s; 0: none.
+func (n *Node) Rate() int { return n.rate }
+
+// SetWeight sets the node's part of its parent, next to the parts of the others.
+func (n *Node) SetWeight(parts int64) { n.weight = max(1, parts) * weightUnit }
+
+// Tag orders siblings: the one with the least sends first. Chosen notes that the
+// node is the one.
+func (n *Node) Tag() uint64 { return max(n.finish, n.parent.virtual) }
+
+// Chosen moves the virtual time of the parent on.
+func (n *Node) Chosen() { n.parent.virtual = n.Tag() }
+
+// Ready tells whether a frame may leave by the node now.
+func (n *Node) Ready() bool { return n.tree.limits == 0 || n.ready() }
+
+func (n *Node) ready() bool {
+	t := n.tree
+	until := frame.Time(0)
+	for m := n; m != nil; m = m.parent {
+		if m.rate > 0 && m.at > t.now {
+			until = max(until, m.at)
+		}
+	}
+	if until > 0 {
+		t.held = min(t.held, until)
+		n.refuse()
+		return false
+	}
+	for m := n; m != nil; m = m.parent {
+		if m.pulled && m.yields() {
+			t.yielded = true
+			n.refuse()
+			return false
+		}
+	}
+	return true
+}
+
+// yields tells whether a sibling that waits comes first.
+func (n *Node) yields() bool {
+	for _, s := range n.parent.children {
+		if s != n && s.waits() && s.Tag() < n.Tag() && s.free() {
+			return true
+		}
+	}
+	return false
+}
+
+// waits tells whether the node was refused in the last round or this one.
+func (n *Node) waits() bool { return n.asked > 0 && n.asked+1 >= n.tree.round }
+
+// free tells whether the node's own rate lets a frame pass.
+func (n *Node) free() bool { return n.rate == 0 || n.at <= n.tree.now }
+
+func (n *Node) refuse() {
+	for m := n; m != nil; m = m.parent {
+		m.asked = n.tree.round
+	}
+}
+
+// Departs tells whether a frame of which the first octets have gone before may
+// leave the node now: a super-frame leaves when the turn of its last segment has
+// come. Else the frame waits; the node is taken from now on.
+func (n *Node) Departs(first int64) bool {
+	if n.rate == 0 {
+		return true
+	}
+	n.at = n.start()
+	at := n.at.Add(time.Duration(first * 8000 / int64(n.rate)))
+	if at <= n.tree.now {
+		return true
+	}
+	n.tree.held = min(n.tree.held, at)
+	n.asked = n.tree.round
+	return false
+}
+
+// start is when a frame begins to leave the node.
+func (n *Node) start() frame.Time {
+	if n.waits() {
+		return max(n.at, n.tree.now.Add(-Lateness))
+	}
+	return max(n.at, n.tree.now)
+}
+
+// Counts tells whether Spend has an effect.
+func (n *Node) Counts() bool { return n.tree.limits != 0 || n.parent.Fair }
+
+// Spend accounts for octets that leave by the node, up to the child of the root.
+// The port accounts for what passes it by SpendHere.
+func (n *Node) Spend(octets int64) {
+	if !n.Counts() {
+		return
+	}
+	for m := n; m.parent != nil; m = m.parent {
+		m.SpendHere(octets)
+		tag := m.Tag()
+		if m.pulled {
+			m.parent.virtual = tag
+		}
+		m.finish = tag + uint64(octets)*weightUnit*weightUnit/uint64(m.weight)
+	}
+}
+
+// SpendHere accounts for octets in the node alone.
+func (n *Node) SpendHere(octets int64) {
+	if n.rate == 0 {
+		return
+	}
+	work := octets*8000 + n.rest // nanoseconds at 1 Mb/s
+	n.at = n.start().Add(time.Duration(work / int64(n.rate)))
+	n.rest = work % int64(n.rate)
+}

@@ -65,7 +65,8 @@ type Config struct {
 	// Drop is told of every frame that the function discards after it has taken
 	// it, to be received (Rx) or sent; it borrows the frame.
 	Drop func(side Sides, f *frame.Frame, r frame.DropReason)
-	// PF is the function's place in the scheduler of its port; nil: it is alone.
+	// PF is the function's place in the scheduler of its port; nil: it is alone, and
+	// has no rates.
 	PF *pacing.Node
 	// Superframes: the port takes frames with segmentation or checksums left to
 	// do; else they are finished here.
@@ -98,7 +99,6 @@ type Function struct {
 
 	cutter Cutter // keeps the segments of a frame until the port has room
 
-	tree   pacing.Tree  // without Config.PF
 	pf     *pacing.Node // of the function
 	pacing *pacing.Node // of all vports together
 	least  int          // Mb/s that vports share
@@ -126,7 +126,10 @@ func New(cfg Config) *Function {
 		cfg: cfg, vports: make([]*vport, cfg.Share.Vports), zones: make([]zone, cfg.Share.Queues),
 		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}},
 	}
-	fn.newPacing()
+	if fn.pf = cfg.PF; fn.pf == nil {
+		fn.pf = new(pacing.Tree).Port().Child(false)
+	}
+	fn.pacing = fn.pf.Child(true)
 	return fn
 }
 

@@ -18,24 +18,6 @@ const (
 	wfqUnit      = 100 // parts of the bandwidth; a vport has at least one
 )
 
-// Pace begins a round of asking for what the queues may send, for a function with
-// a tree of its own.
-func (fn *Function) Pace(now frame.Time) { fn.tree.Begin(now) }
-
-// NextTx is when a frame may leave that the last Transmit has held back for a
-// limiter; frame.Never: there is none.
-func (fn *Function) NextTx() frame.Time { return fn.tree.Next() }
-
-// newPacing puts the function into the tree of its port.
-func (fn *Function) newPacing() {
-	fn.pf = fn.cfg.PF
-	if fn.pf == nil {
-		fn.tree.Begin(0)
-		fn.pf = fn.tree.Port().Child(false)
-	}
-	fn.pacing = fn.pf.Child(true)
-}
-
 func checkRate(what string, rate int) error {
 	if rate < 0 || rate > MaxRate {
 		return status.Inval.Errorf("%s %d Mb/s: want 0 to %d", what, rate, MaxRate)

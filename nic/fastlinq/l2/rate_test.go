@@ -42,15 +42,15 @@ func (w *world) flood(d time.Duration, from frame.Time, queues ...*TxQueue) *pac
 				q.Doorbell()
 			}
 		}
-		w.Pace(p.now)
+		w.tree.Begin(p.now)
 		if w.Transmit(p) {
 			w.t.Fatalf("no room")
 		}
-		if w.NextTx() <= p.now {
-			w.t.Fatalf("held until %v, it is %v", w.NextTx(), p.now)
+		if w.tree.Next() <= p.now {
+			w.t.Fatalf("held until %v, it is %v", w.tree.Next(), p.now)
 		}
-		if w.NextTx() != frame.Never { // else more may leave at once
-			p.now = w.NextTx()
+		if w.tree.Next() != frame.Never { // else more may leave at once
+			p.now = w.tree.Next()
 		}
 	}
 	return p
@@ -74,7 +74,7 @@ func TestRateLimit(t *testing.T) {
 		w := newWorld(t, Config{})
 		q := w.eachQueue(1)[0]
 		start := frame.Time(time.Second)
-		w.Pace(start)
+		w.tree.Begin(start)
 		w.ok(w.SetVportRate(0, rate))
 		p := w.flood(time.Second/10, start, q)
 		for n, at := range p.at { // 8000 bits each
@@ -83,19 +83,19 @@ func TestRateLimit(t *testing.T) {
 			}
 		}
 		for q.Len() > 0 { // a pause
-			w.Pace(w.NextTx())
+			w.tree.Begin(w.tree.Next())
 			w.Transmit(&paced{octets: map[byte]int{}, room: 1000})
 		}
 		later := p.now.Add(time.Minute)
-		w.Pace(later)
+		w.tree.Begin(later)
 		p = w.flood(1, later, q)
 		if n := len(p.at); n != 1 {
 			t.Errorf("%d Mb/s: %d frames after a pause, want one", rate, n)
 		}
 		w.ok(w.SetVportRate(0, MaxRate))
-		w.Pace(later)
+		w.tree.Begin(later)
 		p = &paced{octets: map[byte]int{}, room: 1000}
-		if w.Transmit(p) || q.Len() != 0 || w.NextTx() != frame.Never {
+		if w.Transmit(p) || q.Len() != 0 || w.tree.Next() != frame.Never {
 			t.Errorf("%d Mb/s: %d frames stay without a limit", rate, q.Len())
 		}
 	}
@@ -112,7 +112,7 @@ func TestWFQ(t *testing.T) {
 	now := frame.Time(0)
 	share := func(queues ...*TxQueue) (percent [4]int) {
 		start := now.Add(10 * time.Second)
-		w.Pace(start)
+		w.tree.Begin(start)
 		w.ok(w.SetPFRates(800, 0))
 		w.ok(w.SetPFRates(800, 1000)) // an empty bucket
 		p := w.flood(time.Second/10, start, queues...)
@@ -130,7 +130,7 @@ func TestWFQ(t *testing.T) {
 		for _, q := range queues {
 			for q.Len() > 0 {
 				p.now = p.now.Add(time.Second)
-				w.Pace(p.now)
+				w.tree.Begin(p.now)
 				w.Transmit(p)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/pacing"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
@@ -18,6 +19,7 @@ type world struct {
 		Fatalf(string, ...any)
 	}
 	*Function
+	tree    pacing.Tree
 	pool    *buf.Pool
 	asserts []string
 	fired   int
@@ -26,7 +28,7 @@ type world struct {
 
 func newWorld(t testing.TB, cfg Config) *world {
 	w := &world{t: t, pool: buf.NewPool(1<<16, 70000)}
-	cfg.Pool = w.pool
+	cfg.Pool, cfg.PF = w.pool, w.tree.Port().Child(false)
 	cfg.Assert = func(s string) { w.asserts = append(w.asserts, s) }
 	cfg.Fire = func(uint16, uint8) { w.fired++ }
 	cfg.Drop = func(side Sides, _ *frame.Frame, r frame.DropReason) {

@@ -92,6 +92,9 @@ type Counter struct {
 // sizeNames are the endings of the seven size classes' names.
 var sizeNames = [7]string{"64_size", "65_127", "128_255", "256_511", "512_1023", "1024_1518", "1519_max"}
 
+// DriverCounters is the number of counters that the Linux driver has.
+const DriverCounters = 39
+
 // Counters lists s under the names of ethtool -S: first the 39 of the Linux
 // driver in its order, then ours, then each drop reason as tx_drop_* and
 // rx_drop_*.

@@ -14,10 +14,10 @@ func newEthtool() *cobra.Command {
 		Use:   "ethtool [OPTION] DEVICE [OPERANDS]",
 		Short: "Show a NIC as ethtool does, and change it",
 		Long: "Ethtool prints what ethtool(8) prints of a netdev, with its options and in its format: of a\n" +
-			"NIC, which is named by itself or by one of its TAPs, or of the virtual NIC of an Omni-Path HFI,\n" +
+			"NIC or an Omni-Path HFI, named by itself or by one of its TAPs, or of a virtual NIC of an HFI,\n" +
 			"named by its host TAP. Without an option it prints the settings.\n\n" +
-			"-S prints the statistics of the FastLinQ driver qede that are counted, in its order, or of a\n" +
-			"virtual NIC the 39 of the Linux driver opa_vnic; with --all also Tapir's own counters, such as\n" +
+			"-S prints the statistics of the FastLinQ driver qede that are counted, in its order, of an\n" +
+			"HFI those of hfi1, of a virtual NIC the 39 of opa_vnic; with --all also Tapir's own counters, such as\n" +
 			"one for each drop reason. --all comes before the device.",
 		Example:           ethtool.Examples(options),
 		Args:              atLeast(1, "the device is missing: see: tapir ethtool --help"),

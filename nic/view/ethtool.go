@@ -22,8 +22,10 @@ type EthtoolInfo struct {
 	Rings    EthtoolRings     `json:"rings"`
 	Channels EthtoolChannels  `json:"channels"`
 	Features []EthtoolFeature `json:"features"`
-	// Stats are those of the driver qede that are counted, in its order.
+	// Stats are those of the Linux driver that are counted, in its order; Own the
+	// others of an HFI or virtual NIC. The others of a NIC are its counters.
 	Stats []Counter `json:"stats"`
+	Own   []Counter `json:"own,omitempty"`
 	// RSS and Rules are those of the host function, nil and none without one.
 	RSS      *EthtoolRSS   `json:"rss,omitempty"`
 	Rules    []hostfn.Rule `json:"rules,omitempty"`
@@ -59,6 +61,9 @@ type EthtoolRings struct {
 type EthtoolChannels struct {
 	MaxCombined int `json:"max_combined"`
 	Combined    int `json:"combined"`
+	// Of an HFI: receive contexts and send engines, whose number is fixed.
+	Rx int `json:"rx,omitempty"`
+	Tx int `json:"tx,omitempty"`
 }
 
 // EthtoolMode is a link mode as ethtool(8) calls it.

@@ -1,6 +1,8 @@
 package hfi
 
 import (
+	"fmt"
+
 	"tapir/opa"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -10,8 +12,10 @@ import (
 type Counts struct {
 	RxPackets, RxBytes uint64
 	TxPackets, TxBytes uint64
-	MADs               uint64 // received, and good
-	FECN, BECN         uint64 // packets received with these marks
+	MADs               uint64        // received, and good
+	FECN, BECN         uint64        // packets received with these marks
+	LinkUp, LinkDown   uint64        // how often the link came and went
+	TxLane             [lanes]uint64 // packets sent, by virtual lane
 	RxDrops, TxDrops   frame.Drops
 }
 
@@ -22,6 +26,19 @@ func (p *Port) Counts() Counts { return p.counts }
 type Counter struct {
 	Name  string
 	Value uint64
+}
+
+// DriverCounters lists those of the Linux driver hfi1 that are counted, with its
+// names.
+func (c *Counts) DriverCounters() []Counter {
+	list := []Counter{
+		{"RxICrcErr", c.RxDrops[opa.DropICRC]}, {"RxPkt", c.RxPackets}, {"DcRecvFcn", c.FECN}, {"DcRecvBcn", c.BECN},
+		{"TxPkt", c.TxPackets}, {"TxDropped", c.TxDrops.Total()},
+	}
+	for _, vl := range []int{0, 1, 2, 3, 4, 5, 6, 7, managementVL} {
+		list = append(list, Counter{fmt.Sprintf("TxPktVL%d", vl), c.TxLane[vl]})
+	}
+	return append(list, Counter{"SwLinkUp", c.LinkUp}, Counter{"SwLinkDown", c.LinkDown})
 }
 
 // Counters lists c by name: RxICRCErr and its like as rx_drop_icrc.

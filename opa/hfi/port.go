@@ -181,6 +181,7 @@ func (p *Port) LinkUp(now frame.Time) {
 		return
 	}
 	p.state = Init
+	p.counts.LinkUp++
 	if p.cfg.LID != 0 {
 		p.state = Active
 	}
@@ -193,6 +194,7 @@ func (p *Port) LinkDown(now frame.Time) {
 		return
 	}
 	p.state = Down
+	p.counts.LinkDown++
 	for vl := range p.queues {
 		p.counts.TxDrops[opa.DropPort] += uint64(p.queues[vl].Discard())
 	}

@@ -59,6 +59,7 @@ func (p *Port) send(vl int) {
 	p.txID++
 	f.ID = p.txID
 	p.counts.TxPackets++
+	p.counts.TxLane[vl]++
 	p.counts.TxBytes += uint64(f.Len())
 	p.traceOut(f, frame.DropNone)
 	p.wire.Transmit(f)

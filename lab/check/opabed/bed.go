@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/hfinode"
+	"tapir/nic/view"
 	"tapir/opa"
 )
 
@@ -126,8 +128,8 @@ func (s *Station) Counter(t testing.TB, tap, name string) uint64 {
 	t.Helper()
 	list, err := s.Node.Served(nil).Show("ethtool")
 	testenv.Must(t, err)
-	for _, e := range list.([]hfinode.EthtoolInfo) {
-		for _, c := range e.Stats {
+	for _, e := range list.([]view.EthtoolInfo) {
+		for _, c := range slices.Concat(e.Stats, e.Own) {
 			if e.Netdev == tap && c.Name == name {
 				return c.Value
 			}

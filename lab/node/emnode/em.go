@@ -338,7 +338,7 @@ func (s *control) Command(ctx context.Context, name string, args json.RawMessage
 		lines, err := s.em.Plan(ctx, cfg.Fabric)
 		return append([]string{}, lines...), err
 	}
-	return nil, &ctl.Error{What: fmt.Sprintf("%s has no command %s", s.em.Name(), name)}
+	return s.Control.Command(ctx, name, args)
 }
 
 // ManagerCounters are those of an Ethernet Manager.

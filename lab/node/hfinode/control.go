@@ -2,6 +2,7 @@ package hfinode
 
 import (
 	"runtime"
+	"slices"
 
 	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/capture"
@@ -73,8 +74,8 @@ func (s *Control) Metrics() ([]ctl.Metric, error) {
 		for _, c := range n.counters() {
 			m.Counter("tapir_hfi_"+c.Name, c.Name+" of the HFI port", c.Value)
 		}
-		for _, e := range n.ethtool() {
-			for _, c := range e.Stats {
+		for _, e := range n.vnicInfo() {
+			for _, c := range slices.Concat(e.Stats, e.Own) {
 				m.Counter("tapir_vnic_"+c.Name, c.Name+" of the VNIC, as ethtool -S", c.Value,
 					ctl.Label{Name: "netdev", Value: e.Netdev})
 			}

@@ -64,18 +64,6 @@ type macRow struct {
 	Mask   ether.Addr `json:"mask,omitzero"`
 }
 
-// EthtoolInfo is what `tapir ethtool` shows of one host TAP.
-type EthtoolInfo struct {
-	Netdev  string         `json:"netdev"`
-	Driver  string         `json:"driver"`
-	Version string         `json:"version"`
-	BusInfo string         `json:"bus_info"`
-	Stats   []vnic.Counter `json:"stats"` // the first DriverStats are those of the Linux driver
-}
-
-// DriverStats is the number of counters that the Linux driver has.
-const DriverStats = 39
-
 func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
 
 // tables are those of an HFI.
@@ -161,24 +149,6 @@ func (n *Node) macRows() (list []macRow) {
 			}
 			list = append(list, r)
 		}
-	}
-	return list
-}
-
-func (n *Node) ethtool() (list []EthtoolInfo) {
-	for _, d := range n.engine.vports.Netdevs() {
-		if h := n.engine.hostOf(d); h != nil {
-			list = append(list, EthtoolInfo{Netdev: h.name, Driver: "opa_vnic", Version: n.Env().Version,
-				BusInfo: n.cfg.Name, Stats: h.queueCounters(new(d.Stats()).Counters())})
-		}
-	}
-	return list
-}
-
-// queueCounters appends the frames that each queue of the TAP was given.
-func (h *host) queueCounters(list []vnic.Counter) []vnic.Counter {
-	for q := range h.ports {
-		list = append(list, vnic.Counter{Name: fmt.Sprintf("rx_queue_%d_packets", q), Value: h.sent[q]})
 	}
 	return list
 }

@@ -38,7 +38,7 @@ type Control struct {
 // New returns the control of a node. who says what answers; stop begins
 // the orderly end of the node and must not wait for it.
 func New(b *node.Base, who, noun string, stop func(), tables ...Table) Control {
-	return Control{ctl.NotRDMA{Who: b.Name() + " is " + who}, b, noun, tables, stop}
+	return Control{ctl.NotRDMA{Who: b.Name() + " is " + who, Hardware: noun}, b, noun, tables, stop}
 }
 
 // Show returns a table.

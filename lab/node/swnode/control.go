@@ -141,9 +141,9 @@ func (s *control) Attach(*capture.Session, bool) (detach func(), err error) {
 }
 
 // Command answers `tapir ptp status` of a boundary clock.
-func (s *control) Command(_ context.Context, name string, _ json.RawMessage) (any, error) {
+func (s *control) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
 	if name != "ptp.status" {
-		return nil, s.Unable("has no command " + name)
+		return s.Control.Command(ctx, name, args)
 	}
 	st := ptprun.Status{NIC: s.n.cfg.Name, Transport: s.n.cfg.Transport.String()}
 	err := s.n.DoWait(func(now frame.Time) {

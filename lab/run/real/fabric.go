@@ -71,6 +71,7 @@ func vportCounters(ctx context.Context, client *ctl.Client, node string, vesw ui
 	var stats []struct {
 		Netdev string           `json:"netdev"`
 		Stats  []result.Counter `json:"stats"`
+		Own    []result.Counter `json:"own"`
 	}
 	if err := errors.Join(client.Show(ctx, "vport", &vports), client.Show(ctx, "ethtool", &stats)); err != nil {
 		return nil, steps.Never(err)
@@ -78,7 +79,7 @@ func vportCounters(ctx context.Context, client *ctl.Client, node string, vesw ui
 	for _, v := range vports {
 		for _, s := range stats {
 			if v.VESW == vesw && s.Netdev == v.TAP {
-				return s.Stats, nil
+				return append(s.Stats, s.Own...), nil
 			}
 		}
 	}

@@ -10,8 +10,14 @@ import (
 	"tapir/wire/frame"
 )
 
-// command is what only a device can do: args and the answer are JSON.
-type command func(ctx context.Context, d *served, args json.RawMessage) (any, error)
+// command is what only a device can do.
+type command struct {
+	part string // of FastLinQ hardware that it is about; empty: of none
+	run  runner
+}
+
+// runner runs a command: args and the answer are JSON.
+type runner func(ctx context.Context, d *served, args json.RawMessage) (any, error)
 
 // nothing stands for arguments, or an answer, that a command does not have.
 type nothing = struct{}
@@ -19,8 +25,8 @@ type nothing = struct{}
 // Command implements Commander.
 func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
 	for _, commands := range []map[string]command{deviceCommands, phcCommands} {
-		if run := commands[name]; run != nil {
-			return run(ctx, d, args)
+		if c := commands[name]; c.run != nil {
+			return c.run(ctx, d, args)
 		}
 	}
 	return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s",
@@ -29,18 +35,18 @@ func (d *served) Command(ctx context.Context, name string, args json.RawMessage)
 
 // asking is a command without arguments that runs on the NIC's thread.
 func asking(ask func(d *served, now frame.Time) any) command {
-	return func(_ context.Context, d *served, _ json.RawMessage) (answer any, err error) {
+	return command{run: func(_ context.Context, d *served, _ json.RawMessage) (answer any, err error) {
 		err = d.on(func(now frame.Time) error {
 			answer = ask(d, now)
 			return nil
 		})
 		return answer, err
-	}
+	}}
 }
 
 // with is a command with arguments that runs on the NIC's thread.
 func with[T any](run func(d *served, args T, now frame.Time) (any, error)) command {
-	return func(_ context.Context, d *served, raw json.RawMessage) (answer any, err error) {
+	return command{run: func(_ context.Context, d *served, raw json.RawMessage) (answer any, err error) {
 		args, err := arguments[T](raw)
 		if err != nil {
 			return nil, err
@@ -50,7 +56,7 @@ func with[T any](run func(d *served, args T, now frame.Time) (any, error)) comma
 			return withErrno(err)
 		})
 		return answer, err
-	}
+	}}
 }
 
 // changing is a command with arguments and no answer.
@@ -70,8 +76,11 @@ func arguments[T any](raw json.RawMessage) (args T, err error) {
 }
 
 // lacks is the answer to a request for what only FastLinQ hardware has.
-func (d *served) lacks(part string) error {
-	return &Error{What: fmt.Sprintf("hardware %s has no %s", d.Device.Config().Hardware.Kind(), part)}
+func (d *served) lacks(part string) error { return lacks(d.Device.Config().Hardware.Kind(), part) }
+
+// lacks is the same for any kind of hardware.
+func lacks(hardware, part string) error {
+	return &Error{What: fmt.Sprintf("hardware %s has no %s", hardware, part)}
 }
 
 // onFastLinQ is a command about a part of FastLinQ hardware that start begins on
@@ -82,7 +91,7 @@ func onFastLinQ[A, T any](part string, start func(d *served, h *fastlinq.Device,
 		v   T
 		err error
 	}
-	return func(ctx context.Context, d *served, raw json.RawMessage) (any, error) {
+	return command{part, func(ctx context.Context, d *served, raw json.RawMessage) (any, error) {
 		args, err := arguments[A](raw)
 		if err != nil {
 			return nil, err
@@ -107,5 +116,5 @@ func onFastLinQ[A, T any](part string, start func(d *served, h *fastlinq.Device,
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	}
+	}}
 }

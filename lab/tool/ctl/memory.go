@@ -37,7 +37,7 @@ var deviceCommands = map[string]command{
 	selftestCommand: onFastLinQ("selftests", selftest),
 	flashCommand:    onFastLinQ("flash", flash),
 	devlinkCommand:  onFastLinQ("devlink instance", devlink),
-	identifyCommand: identify,
+	identifyCommand: {blink.part, identify},
 	eepromCommand: onFastLinQ("flash", func(_ *served, h *fastlinq.Device, r EEPROMRange, now frame.Time,
 		done func([]byte, error)) {
 		h.ReadEEPROM(r.Offset, r.Length, now, done)
@@ -73,7 +73,7 @@ var blink = onFastLinQ("LED", func(_ *served, h *fastlinq.Device, _ IdentifyTime
 
 // identify lets the port's LED blink.
 func identify(ctx context.Context, d *served, args json.RawMessage) (any, error) {
-	started, err := blink(ctx, d, args)
+	started, err := blink.run(ctx, d, args)
 	if err != nil {
 		return nil, err
 	}

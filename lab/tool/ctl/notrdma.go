@@ -1,14 +1,20 @@
 package ctl
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
 	"strings"
+
+	"tapir/nic/fastlinq"
+	"tapir/nic/param"
 )
 
 // NotRDMA answers what a server asks of RDMA NICs, for nodes that are none; to
 // be embedded in them.
 type NotRDMA struct {
-	Who string // what the node is, such as "sw0 is a switch"
+	Who      string // what the node is, such as "sw0 is a switch"
+	Hardware string // its kind, such as "switch"
 }
 
 // Unable is the error of what the node cannot do, such as "does no RDMA".
@@ -20,7 +26,22 @@ func (n NotRDMA) Follow(string, uint64) (any, uint64, error) {
 }
 
 // Set fails.
-func (n NotRDMA) Set([]Setting) error { return n.Unable("has no parameters to set") }
+func (n NotRDMA) Set(settings []Setting) error {
+	for _, s := range settings {
+		if param.Find((&fastlinq.Config{}).Params(), s.Name) != nil {
+			return lacks(n.Hardware, "setting "+s.Name)
+		}
+	}
+	return n.Unable("has no parameters to set")
+}
+
+// Command fails, with the words of a NIC that lacks the part in question.
+func (n NotRDMA) Command(_ context.Context, name string, _ json.RawMessage) (any, error) {
+	if part := deviceCommands[name].part; part != "" {
+		return nil, lacks(n.Hardware, part)
+	}
+	return nil, &Error{Status: http.StatusNotFound, What: n.Who + " and has no command " + name}
+}
 
 // Perf fails.
 func (n NotRDMA) Perf(json.RawMessage, func(any), func(any, error)) (func(), error) {

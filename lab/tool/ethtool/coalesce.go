@@ -2,6 +2,7 @@ package ethtool
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -25,11 +26,20 @@ var coalesceOptions = []Option{
 }
 
 func printCoalesce(c *call) error {
-	values, err := c.params()
+	values, err := c.coalesceParams()
 	if err == nil {
 		c.printf("Coalesce parameters for %s:\n"+coalesceText, c.Name, values["rx_usecs"], values["tx_usecs"])
 	}
 	return err
+}
+
+// coalesceParams are the settings of a NIC, whose interrupts wait; an HFI has no
+// such.
+func (c *call) coalesceParams() (map[string]string, error) {
+	if c.fabric {
+		return nil, errors.New("Cannot get device coalesce settings: Operation not supported")
+	}
+	return c.params()
 }
 
 const coalesceText = `Adaptive RX: n/a  TX: n/a
@@ -137,7 +147,7 @@ func perQueue(c *call) error {
 // queueTimes are the times of all queues: a queue without times of its own has
 // those of all.
 func queueTimes(c *call) (queues []fastlinq.QueueUsecs, err error) {
-	values, err := c.params()
+	values, err := c.coalesceParams()
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
@@ -33,12 +32,12 @@ type Client interface {
 	HWTimestampCaps(ctx context.Context) (ctl.HWTimestampCaps, error)
 }
 
-// Device is a network interface: a NIC, or the virtual NIC of an HFI.
+// Device is a network interface: a NIC, an HFI, or the virtual NIC of one.
 type Device struct {
 	Name   string // as the user named it
 	client Client
-	nic    *view.EthtoolInfo    // nil: a virtual NIC
-	vnic   *hfinode.EthtoolInfo // nil: a NIC
+	nic    *view.EthtoolInfo
+	fabric bool // an HFI, or a virtual NIC of one
 }
 
 // Option is one of ethtool's options: how it is written and what it does.
@@ -46,7 +45,6 @@ type Option struct {
 	Short, Long, Usage string
 	Example            string // for the help text, behind the program's name; empty: none
 	Operands           string // what may follow the device, for messages; empty: nothing
-	virtual            bool   // virtual NICs have it, too
 	run                func(c *call) error
 }
 
@@ -84,10 +82,6 @@ func (c *call) printf(format string, args ...any) { fmt.Fprintf(&c.out, format, 
 // Run applies the option to d with the operands behind the device, and prints
 // on w. With all set, statistics include those that the Linux driver lacks.
 func (o *Option) Run(ctx context.Context, w io.Writer, d *Device, operands []string, all bool) error {
-	if d.vnic != nil && !o.virtual {
-		return fmt.Errorf("%s is a virtual NIC of Omni-Path, whose driver does not support that: it has -i and -S",
-			d.Name)
-	}
 	c := &call{Context: ctx, Device: d, operands: operands, all: all}
 	err := o.run(c)
 	_, written := io.WriteString(w, c.out.String())
@@ -145,13 +139,13 @@ func Open(ctx context.Context, client Client, name string) (d *Device, names []s
 		return nil, nil, nil // neither a NIC nor an HFI
 	}
 	if bytes.HasPrefix(raw, []byte("[")) {
-		var list []hfinode.EthtoolInfo
+		var list []view.EthtoolInfo
 		if err := json.Unmarshal(raw, &list); err != nil {
 			return nil, nil, err
 		}
-		for _, e := range list {
-			if e.Netdev == name {
-				return &Device{Name: name, client: client, vnic: &e}, nil, nil
+		for i, e := range list {
+			if e.Netdev == name || i == 0 && e.BusInfo == name { // the first is the HFI, on its fabric TAP
+				return &Device{Name: name, client: client, nic: &e, fabric: true}, nil, nil
 			}
 			names = append(names, e.Netdev)
 		}

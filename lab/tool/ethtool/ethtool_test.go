@@ -9,22 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/node/hfinode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
 	"tapir/nic/hostfn"
 	"tapir/nic/view"
-	"tapir/vnic"
 	"tapir/wire/ether"
 	"tapir/wire/ip"
 )
 
-// fakeClient answers for a NIC, or for the HFI whose virtual NICs are given,
+// fakeClient answers for a NIC, or for an HFI with its virtual NICs,
 // and notes what is set.
 type fakeClient struct {
 	info   view.EthtoolInfo
-	vnics  []hfinode.EthtoolInfo
+	fabric []view.EthtoolInfo // of an HFI
 	params []view.ParamInfo
 	set    []ctl.Setting
 	refuse error // the answer to Set
@@ -42,8 +40,8 @@ func (f *fakeClient) Show(_ context.Context, kind string, v any) error {
 		answer = []view.Counter{{Name: "icmp_in", Value: 7}}
 	case kind == "nic":
 		answer = map[string]string{"tap": "tap0", "host_tap_name": "eth-host0"}
-	case f.vnics != nil:
-		answer = f.vnics
+	case f.fabric != nil:
+		answer = f.fabric
 	default:
 		answer = f.info
 	}
@@ -313,22 +311,31 @@ func TestNoHostTAP(t *testing.T) {
 	}
 }
 
-// A virtual NIC has driver information and statistics alone.
-func TestVirtual(t *testing.T) {
-	f := &fakeClient{vnics: []hfinode.EthtoolInfo{{Netdev: "opa0"}, {Netdev: "opa1", Driver: "opa_vnic"}}}
-	for i := range hfinode.DriverStats + 1 {
-		f.vnics[1].Stats = append(f.vnics[1].Stats, vnic.Counter{Name: fmt.Sprint("s", i)})
+// An HFI and its virtual NICs have what their Linux drivers know; what they lack
+// is refused.
+func TestFabric(t *testing.T) {
+	f := &fakeClient{fabric: []view.EthtoolInfo{{Netdev: "hfi1", BusInfo: "fab1", Driver: "hfi1"},
+		{Netdev: "opa1", Driver: "opa_vnic", Stats: []view.Counter{{Name: "rx_packets", Value: 3}},
+			Own: []view.Counter{{Name: "rx_fecn", Value: 4}}}}}
+	for line, want := range map[string]string{
+		"-i opa1": "supports-priv-flags: no\n", "opa1": "Settings for opa1:\n\tLink detected: no\n",
+		"-S opa1": "NIC statistics:\n     rx_packets: 3\n", "-P hfi1": "Permanent address: not set\n",
+	} {
+		if out, err := run(t, f, line); err != nil || !strings.HasSuffix(out, want) {
+			t.Errorf("%s: %v\n%s", line, err, out)
+		}
 	}
-	if out, err := run(t, f, "-i opa1"); err != nil || !strings.Contains(out, "driver: opa_vnic\n") || !strings.Contains(out, "supports-test: no\n") {
+	if out, err := run(t, f, "-i fab1"); err != nil || !strings.Contains(out, "driver: hfi1\n") || !strings.Contains(out, "supports-test: no\n") {
 		t.Error(out, err)
 	}
-	short, _ := run(t, f, "-S opa1")
-	long, err := run(t, f, "-S --all opa1")
-	if strings.Count(short, "\n") != 1+hfinode.DriverStats || strings.Count(long, "\n") != 2+hfinode.DriverStats || err != nil {
-		t.Errorf("%v\n%s\n%s", err, short, long)
+	if out, err := run(t, f, "-S --all opa1"); err != nil || !strings.HasSuffix(out, "rx_fecn: 4\n") {
+		t.Error(out, err)
 	}
-	if _, err := run(t, f, "-k opa1"); err == nil || !strings.Contains(err.Error(), "it has -i and -S") {
-		t.Error(err)
+	for line, want := range map[string]string{"-x opa1": "Operation not supported", "-n hfi1": "Operation not supported",
+		"-s hfi1 speed 1000": "no link modes", "--set-eee hfi1 eee on": "has no EEE"} {
+		if _, err := run(t, f, line); err == nil || !strings.Contains(err.Error(), want) {
+			t.Error(line, err)
+		}
 	}
 	if d, names, err := Open(t.Context(), f, "opa9"); d != nil || len(names) != 2 || err != nil {
 		t.Error(d, names, err)

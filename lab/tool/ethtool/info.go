@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"tapir/lab/node/hfinode"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
@@ -15,8 +14,8 @@ import (
 
 // infoOptions describe a device and print its counters.
 var infoOptions = []Option{
-	{Short: "i", Long: "driver", Example: "-i nic0", Usage: "driver information", virtual: true, run: printDriver},
-	{Short: "S", Long: "statistics", Example: "-S --all nic0", Usage: "statistics", virtual: true, run: printStats},
+	{Short: "i", Long: "driver", Example: "-i nic0", Usage: "driver information", run: printDriver},
+	{Short: "S", Long: "statistics", Example: "-S --all nic0", Usage: "statistics", run: printStats},
 	{Short: "P", Long: "show-permaddr", Example: "-P nic0", Usage: "permanent address", run: printPermAddr},
 }
 
@@ -35,14 +34,11 @@ var flashOptions = []Option{{Short: "f", Long: "flash", Example: "-f nic0 init_v
 		"the REGION", Operands: "FILE [REGION]", run: flashFile}}
 
 func printDriver(c *call) error {
-	e := view.EthtoolInfo{}
-	if c.nic != nil {
-		e = *c.nic
+	e := *c.nic
+	if !c.fabric {
 		e.Version += " [storm " + e.StormVersion + "]"
-	} else {
-		e.Driver, e.Version, e.BusInfo = c.vnic.Driver, c.vnic.Version, c.vnic.BusInfo
 	}
-	nicOnly := either(c.nic != nil, "yes", "no")
+	nicOnly := either(c.fabric, "no", "yes")
 	c.printf("driver: %s\nversion: %s\nfirmware-version: %s\nexpansion-rom-version: %s\nbus-info: %s\n"+
 		"supports-statistics: yes\nsupports-test: %s\nsupports-eeprom-access: %s\nsupports-register-dump: %s\n"+
 		"supports-priv-flags: no\n",
@@ -53,16 +49,10 @@ func printDriver(c *call) error {
 func printStats(c *call) error {
 	c.printf("NIC statistics:\n")
 	line := func(name string, value uint64) { c.printf("     %s: %d\n", name, value) }
-	if c.vnic != nil {
-		for i, s := range c.vnic.Stats {
-			if c.all || i < hfinode.DriverStats {
-				line(s.Name, s.Value)
-			}
-		}
-		return nil
-	}
 	var own []view.Counter
-	if c.all {
+	if c.all && c.fabric {
+		own = c.nic.Own
+	} else if c.all {
 		if err := c.client.Show(c, "counters", &own); err != nil {
 			return err
 		}
@@ -74,7 +64,7 @@ func printStats(c *call) error {
 }
 
 func printPermAddr(c *call) error {
-	c.printf("Permanent address: %v\n", c.nic.PermAddr)
+	c.printf("Permanent address: %s\n", either(c.nic.PermAddr.IsZero(), "not set", c.nic.PermAddr.String()))
 	return nil
 }
 

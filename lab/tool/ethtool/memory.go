@@ -126,6 +126,10 @@ func printEEPROM(c *call) error {
 
 // changeEEPROM is ethtool -E, which the driver qede lacks, too.
 func changeEEPROM(c *call) error {
+	if c.fabric {
+		_, err := c.client.EEPROM(c, ctl.EEPROMRange{}) // says that there is none
+		return err
+	}
 	return fmt.Errorf("%s: the driver changes no single octets of the EEPROM: "+
 		"its images have checksums and are written as a whole: tapir ethtool -f", c.Name)
 }

@@ -56,9 +56,10 @@ func setRings(c *call) (settings []ctl.Setting, err error) {
 }
 
 func printChannels(c *call) error {
-	rows := "RX:\t\tn/a\nTX:\t\tn/a\nOther:\t\tn/a\nCombined:\t%d\n"
-	c.printf("Channel parameters for %s:\nPre-set maximums:\n"+rows+"Current hardware settings:\n"+rows,
-		c.Name, c.nic.Channels.MaxCombined, c.nic.Channels.Combined)
+	n := c.nic.Channels
+	rows := "RX:\t\t%s\nTX:\t\t%s\nOther:\t\tn/a\nCombined:\t%s\n"
+	c.printf("Channel parameters for %s:\nPre-set maximums:\n"+rows+"Current hardware settings:\n"+rows, c.Name,
+		orNone(n.Rx), orNone(n.Tx), orNone(n.MaxCombined), orNone(n.Rx), orNone(n.Tx), orNone(n.Combined))
 	return nil
 }
 

@@ -26,6 +26,9 @@ const rxfhFailed = "Cannot set RX flow hash configuration"
 // needHostTAP is the error of what needs a host function; failed begins
 // ethtool's message.
 func (c *call) needHostTAP(failed string) error {
+	if c.fabric {
+		return fmt.Errorf("%s: Operation not supported", failed)
+	}
 	if c.nic.RSS == nil {
 		return fmt.Errorf("%s: %s has no host TAP: start it with --host-tap", failed, c.nic.Netdev)
 	}

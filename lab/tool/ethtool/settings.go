@@ -21,6 +21,10 @@ var changeOptions = []Option{{Short: "s", Long: "change", Example: "-s nic0 spee
 // printSettings is ethtool without an option.
 func printSettings(c *call) error {
 	l := &c.nic.Link
+	if c.fabric { // no link modes: as ethtool prints what a driver knows nothing else of
+		c.printf("Settings for %s:\n\tLink detected: %s\n", c.Name, either(l.Up, "yes", "no"))
+		return nil
+	}
 	c.printf("Settings for %s:\n\tSupported ports: [ %s ]\n", c.Name, strings.Join(l.Ports, " "))
 	c.printModes("Supported", "Supports", &l.Supported)
 	c.printModes("Advertised", "Advertised", &l.Advertised)
@@ -160,6 +164,9 @@ func speedOf(c *call, v string) (string, error) {
 			return m.Speed, nil
 		}
 		have = append(have, m.Mbps)
+	}
+	if have == nil {
+		return "", fmt.Errorf("speed %s: %s has no link modes to choose from", v, c.Name)
 	}
 	slices.Sort(have)
 	return "", fmt.Errorf("speed %s: %s has %s Mb/s", v, c.Name, strings.Trim(fmt.Sprint(slices.Compact(have)), "[]"))

@@ -57,7 +57,7 @@ func TestCoreLifeOfNIC(t *testing.T) {
 			t.Errorf("%d PF_START", n)
 		}
 	}
-	if r := value(t, rows, "spq", ""); *r.Ever != 1 || d.IRQ().ShowVectors()[0].Interrupts != 1 {
+	if r := value(t, rows, "spq", ""); *r.Ever != 2 || d.IRQ().ShowVectors()[0].Interrupts != 2 { // PF_START, FUNC_INIT of RDMA
 		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.IRQ().ShowVectors()[0].Interrupts)
 	}
 	if err := d.Close(w.now); err != nil {

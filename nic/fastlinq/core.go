@@ -16,7 +16,6 @@ import (
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/hardware"
 	"tapir/nic/param"
-	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/frame"
 )
@@ -59,26 +58,15 @@ func (d driver) composeCore() error {
 			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) {
 				d.management.fw.ProcessKill(h.Index)
 			},
-			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
+			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset); d.contexts.fw.Reset() },
 		}, Log: d.log,
 	})
 	for e := range c.chip.Engines {
 		d.composeEthernet(e)
 	}
+	d.contexts.compose()
 	return c.dev.InitStruct()
 }
-
-// AcquireCID implements verbs.Contexts. Queue pairs that exist while the function
-// is not loaded get their connection ids with the load.
-func (d *Device) AcquireCID() (int, error) {
-	if d.core.dev.State() == ecore.Running {
-		return d.core.dev.Lead().Contexts().Acquire(cxt.IWARP)
-	}
-	return verbs.NoCID, nil
-}
-
-// ReleaseCID implements verbs.Contexts.
-func (d *Device) ReleaseCID(cid int) { d.management.note(d.core.dev.Lead().Contexts().Release(cid)) }
 
 // slowpathIRQ is the client's part of the slowpath's interrupt: the service
 // routine is that of the device, if it has a vector.
@@ -166,8 +154,7 @@ func (d driver) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 	})
 }
 
-// openQueues takes a connection id for each Ethernet queue, and each queue pair
-// of the iWARP engine.
+// openQueues takes a connection id for each Ethernet queue.
 func (d driver) openQueues() error {
 	for e, h := range d.core.dev.Hwfns {
 		for range 2 * d.queuePairs() {
@@ -178,10 +165,10 @@ func (d driver) openQueues() error {
 			d.core.queues[e] = append(d.core.queues[e], cid)
 		}
 	}
-	return d.verbs.TakeCIDs()
+	return nil
 }
 
-// coreDown unloads the function: the netdev is closed, then hw_stop to hw_remove.
+// coreDown unloads the function: RDMA and the netdev are closed, then hw_stop to hw_remove.
 // It goes on after errors.
 func (d driver) coreDown(now frame.Time, done ecore.Done) {
 	c := &d.core
@@ -190,14 +177,13 @@ func (d driver) coreDown(now frame.Time, done ecore.Done) {
 		return
 	}
 	c.up = false
-	bad := d.openNetdev(false)
+	bad := d.open(false)
 	for e, h := range c.dev.Hwfns {
 		for _, cid := range slices.Backward(c.queues[e]) {
 			d.management.note(h.Contexts().Release(cid))
 		}
 		c.queues[e] = nil
 	}
-	d.verbs.DropCIDs()
 	c.dev.HWStop(now, func(now frame.Time, err error) {
 		d.coreFree(now)
 		done(now, errors.Join(bad, err))
@@ -231,6 +217,7 @@ func (d display) DeviceRows() (rows []view.DeviceRow) {
 	for _, h := range d.core.dev.Show() {
 		rows = append(rows, hwfnRows(&h, policy)...)
 	}
+	rows = append(rows, d.contexts.rows()...)
 	health := d.core.dev.Health()
 	for e, n := range health.Errors {
 		if n > 0 {
@@ -280,11 +267,14 @@ func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
 	for _, c := range h.CIDs {
 		rows = append(rows, partRow("cid", c.Protocol.String(), c.Used, c.Count))
 	}
+	if h.SRQs[1] > 0 {
+		rows = append(rows, partRow("srq_contexts", "", h.SRQs[0], h.SRQs[1]))
+	}
 	for c, l := range h.Lines {
 		rows = append(rows, partRow("ilt", cxt.Client(c).String(), l.Count, h.ILTLimit))
 	}
 	rows = append(rows,
-		partRow("ilt", "lines", h.ILTUsed, h.ILTLimit),
+		partRow("ilt", "lines", h.ILTUsed, h.ILTLimit), partRow("ilt", "mapped on use", h.ILTMapped, h.ILTUsed),
 		partRow("rdma_tasks", "", h.Tasks, h.Tasks+h.TasksLess),
 		partRow("rt_slots", "", h.RTValid, rt.Slots),
 		useRow("spq", h.SPQ.InUse, spq.Elements, int(h.SPQ.Posted)),

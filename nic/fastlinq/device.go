@@ -93,6 +93,7 @@ type Device struct {
 	driver
 	display
 	tools
+	contexts
 }
 
 // Parts of a Device, which all work on its state.
@@ -119,7 +120,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	if fn != 0 || !ok || d.nic != nil {
 		return nil, errors.New("fastlinq: the device has one function, which takes one fastlinq.Config")
 	}
-	d.driver, d.display, d.tools = driver{d}, display{d}, tools{d}
+	d.driver, d.display, d.tools, d.contexts.d = driver{d}, display{d}, tools{d}, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
 	d.pf = e.PF

@@ -43,7 +43,7 @@ func TestCoreStuckFirmware(t *testing.T) {
 		t.Errorf("%v, state %v", got, d.Core().State())
 	}
 	rows := d.DeviceRows()
-	if i := slices.IndexFunc(rows, func(r view.DeviceRow) bool { return r.Value == "RAMROD_FAIL" }); i < 0 || *rows[i].Ever != 1 {
+	if i := slices.IndexFunc(rows, func(r view.DeviceRow) bool { return r.Value == "RAMROD_FAIL" }); i < 0 || *rows[i].Ever != 2 { // FUNC_CLOSE of RDMA, PF_STOP
 		t.Errorf("%+v", rows)
 	}
 }

@@ -133,7 +133,7 @@ func (d driver) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
 		if d.core.up && !d.core.open && !m.closed {
-			m.note(d.openNetdev(true))
+			m.note(d.open(true))
 		}
 		before := m.commands()
 		next = m.fw.Poll(now)

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/rdma"
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
@@ -177,16 +178,22 @@ func fromCore(t ecore.Tunnels) l2.TunnelParams {
 	return p
 }
 
-// openNetdev opens or closes the netdev of the host function.
-func (d *Device) openNetdev(open bool) error {
-	d.core.open = open
-	return d.setNetdev(&d.cfg)
+// open opens or closes RDMA and the netdev of the host function.
+func (d *Device) open(open bool) error {
+	if d.core.open = open; !open {
+		d.contexts.stop()
+		return d.setNetdev(&d.cfg)
+	}
+	return errors.Join(d.contexts.start(), d.setNetdev(&d.cfg))
 }
 
 // RamrodName names a command: "ETH VPORT_START".
 func RamrodName(c ecore.RamrodCount) string {
-	if c.Protocol == cxt.Eth {
+	switch c.Protocol {
+	case cxt.Eth:
 		return fmt.Sprintf("%v %v", c.Protocol, l2.Command(c.Cmd))
+	case cxt.IWARP:
+		return fmt.Sprintf("%v %v", c.Protocol, rdma.Command(c.Cmd))
 	}
 	return c.String()
 }

@@ -44,7 +44,7 @@ type Function interface {
 	// Notify tells that a completion waits in a notification queue. The device
 	// answers with verbs.Device.ServeCNQ, at once or later.
 	Notify(cnq int)
-	// Contexts are the connection ids of queue pairs.
+	// Contexts are those of queue pairs and shared receive queues.
 	verbs.Contexts
 	// Holds tells whether frames may wait for their interrupt; then Hold takes one
 	// that does, and gives it back by NIC.Received.

@@ -17,9 +17,6 @@ type Function struct {
 	verbs *verbs.Device
 	port  *port
 	host  hostfn.Function
-	// Connection ids are lent again, the last one first, before there are more.
-	cids int
-	free []int
 }
 
 // Signal implements hardware.Function: the link of all functions of the port
@@ -40,19 +37,6 @@ func (f *Function) Signal(on bool, now frame.Time) {
 // Notify implements hardware.Function.
 func (f *Function) Notify(cnq int) { f.verbs.ServeCNQ(cnq) }
 
-// AcquireCID implements verbs.Contexts. Queue pairs are fewer than ids.
-func (f *Function) AcquireCID() (cid int, err error) {
-	if n := len(f.free); n > 0 {
-		cid, f.free = f.free[n-1], f.free[:n-1]
-		return cid, nil
-	}
-	f.cids++
-	return f.cids - 1, nil
-}
-
-// ReleaseCID implements verbs.Contexts.
-func (f *Function) ReleaseCID(cid int) { f.free = append(f.free, cid) }
-
 // Host implements hardware.Function.
 func (f *Function) Host() hostfn.Function { return f.host }
 
@@ -72,8 +56,9 @@ func (f *Function) Close(frame.Time) error {
 	return nil
 }
 
-// idle is a function that holds, delays, drops and counts nothing.
-type idle struct{}
+// idle is a function that holds, delays, drops and counts nothing, and keeps no
+// contexts.
+type idle struct{ verbs.NoContexts }
 
 // Poll implements hardware.Function.
 func (idle) Poll(frame.Time) {}

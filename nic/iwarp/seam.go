@@ -107,6 +107,9 @@ func (t *manager) Connect(id *cm.ID, now frame.Time) error {
 	if err != nil {
 		return err
 	}
+	if err := id.QP().Offload(); err != nil {
+		return err
+	}
 	return e.dial(id, local, e.cfg.Revision, now)
 }
 
@@ -139,9 +142,14 @@ func (c *conn) Reject(private []byte, now frame.Time) {
 
 // Disconnect implements cm.Conn.
 func (c *conn) Disconnect(abortive bool, _ frame.Time) {
-	if abortive || c.phase != full || c.id.State() == cm.Connecting {
+	switch {
+	case c.phase != full:
 		c.abort()
-		return
+	case abortive || c.id.State() == cm.Connecting:
+		c.qp.Disconnect(true)
+		c.abort()
+	case !c.draining:
+		c.qp.Disconnect(false)
+		c.drain()
 	}
-	c.drain()
 }

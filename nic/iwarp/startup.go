@@ -80,6 +80,9 @@ func (c *conn) accept() error {
 	l := c.e.dev.Limits()
 	c.responder.Limit(reads(p.IRD, c.e.cfg.IRD, l.MaxIRD), reads(p.ORD, c.e.cfg.ORD, l.MaxORD))
 	b, err := c.responder.AppendAccept(nil, p.PrivateData)
+	if err == nil {
+		err = p.QP.Offload()
+	}
 	if err != nil {
 		return err
 	}

@@ -100,7 +100,7 @@ type Device struct {
 func NewDevice(limits Limits, stags secret.Source) *Device {
 	d := &Device{
 		limits: limits.withDefaults(), regions: map[uint32]*Region{},
-		stags: stags, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{},
+		stags: stags, nextAddr: 1 << 32, Port: newPort(), transport: noTransport{}, conns: NoContexts{},
 	}
 	d.Port.dev = d
 	d.cnqs, d.notified, d.raise = make([]uint64, d.limits.MaxCNQ), make([][]*CQ, d.limits.MaxCNQ), d.ServeCNQ

@@ -49,4 +49,5 @@ var (
 	ErrUnsupported = errors.New("not supported by an RNIC (EOPNOTSUPP)")
 	ErrNotStarted  = errors.New("RDMA is not started on the device")
 	ErrRemoved     = errors.New("device is gone")
+	ErrFirmware    = errors.New("firmware of the device failed")
 )

@@ -110,8 +110,17 @@ func (r *asyncRun) Run(now frame.Time) {
 	}
 }
 
-// Async counts ev and queues it for the device's handler. Transports call it.
+// Async tells of ev: through the firmware if there is one, else at once.
+// Transports call it.
 func (d *Device) Async(ev AsyncEvent) {
+	if !d.conns.Raise(ev) {
+		d.Deliver(ev)
+	}
+}
+
+// Deliver counts ev and queues it for the device's handler: the driver has heard
+// of it.
+func (d *Device) Deliver(ev AsyncEvent) {
 	d.raised[ev.Type]++
 	if d.watch != nil {
 		d.watch(ev)
@@ -121,7 +130,7 @@ func (d *Device) Async(ev AsyncEvent) {
 	}
 }
 
-// Watch has fn called with every event as it is raised, beside the handler.
+// Watch has fn called with every event as it is delivered, beside the handler.
 func (d *Device) Watch(fn func(AsyncEvent)) { d.watch = fn }
 
 // Raised is how often events of type t were raised.

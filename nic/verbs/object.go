@@ -70,6 +70,12 @@ func (o *object) gone() {
 	o.dev.logObject("destroy", o.kind, o.num)
 }
 
+// unmade takes back an object that could not be made to its end.
+func (o *object) unmade() {
+	o.gone()
+	o.dev.nextNum[o.kind]--
+}
+
 // mayDestroy is the same for what has no number.
 func (d *Device) mayDestroy(what string, num uint32, dead bool, refs int) error {
 	switch {

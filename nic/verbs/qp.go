@@ -100,18 +100,15 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if err := cfg.check(p); err != nil {
 		return nil, fmt.Errorf("create QP: %w", err)
 	}
-	cid, err := d.acquireCID()
-	if err != nil {
-		return nil, fmt.Errorf("create QP: %w", err)
-	}
 	o, err := d.add(kindQP, &p.object)
 	if err != nil {
-		if cid != NoCID {
-			d.conns.ReleaseCID(cid)
-		}
 		return nil, err
 	}
-	qp := &QP{object: o, pd: p, cid: cid, cfg: cfg, access: remoteAccess, Context: cfg.Context}
+	qp := &QP{object: o, pd: p, cfg: cfg, access: remoteAccess, Context: cfg.Context}
+	if qp.cid, err = d.conns.CreateQP(qp); err != nil {
+		qp.unmade()
+		return nil, fmt.Errorf("create QP: %w", err)
+	}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	qp.endpoint = d.transport.NewEndpoint(qp)
 	p.qps++
@@ -183,10 +180,15 @@ type QPAttr struct {
 	RecvsPending int
 }
 
-// Query returns the queue pair's attributes.
+// Query returns the queue pair's attributes. Its state is that of its context, as
+// far as the firmware tells.
 func (q *QP) Query() QPAttr {
+	state, err := q.dev.conns.QueryQP(q)
+	if err != nil {
+		state = q.state
+	}
 	a := QPAttr{
-		State: q.state, Access: q.access, MaxSend: q.sq.limit, MaxRecv: q.rq.limit,
+		State: state, Access: q.access, MaxSend: q.sq.limit, MaxRecv: q.rq.limit,
 		MaxSGE: q.cfg.MaxSGE, MaxInline: q.cfg.MaxInline,
 		SendsPending: q.SendsPending(), RecvsPending: q.RecvsPending(),
 	}
@@ -224,20 +226,32 @@ func (q *QP) Modify(to State) error {
 	if to >= numStates || ownerMoves[q.state]&(1<<to) == 0 {
 		return fmt.Errorf("modify QP %d: %v to %v: %w", q.num, q.state, to, ErrState)
 	}
+	if q.state > Init || to != Init && to != Reset {
+		modify(q, to)
+	}
 	q.move(to)
 	return nil
 }
 
-// fail moves the queue pair to Err, from any state that allows it.
+// fail moves the queue pair to Err, from any state that allows it, as the hardware
+// does.
 func (q *QP) fail() {
-	q.move(Err)
+	abort(q)
 	q.dev.Async(AsyncEvent{Type: EventQPFatal, QP: q, Err: ErrQueueFull})
 }
 
 // failHalted ends a queue pair of which a request failed on this side.
 func (q *QP) failHalted(frame.Time) {
-	if !q.dead && q.sq.halted && ownerMoves[q.state]&(1<<Err) != 0 {
+	if q.sq.halted {
+		abort(q)
+	}
+}
+
+// abort moves the queue pair to Err, whatever it is doing.
+func abort(q *QP) {
+	if !q.dead && ownerMoves[q.state]&(1<<Err) != 0 {
 		q.move(Err)
+		q.dev.conns.MovedQP(q)
 	}
 }
 
@@ -261,6 +275,7 @@ func (q *QP) Transition(to State) bool {
 		return false
 	}
 	q.state = to
+	q.dev.conns.MovedQP(q)
 	if to == Err {
 		q.Flush()
 	}
@@ -273,6 +288,8 @@ func (q *QP) Destroy() error {
 	if err := q.mayDestroy(); err != nil {
 		return err
 	}
+	q.dev.conns.DestroyQP(q)
+	q.cid = NoCID
 	q.endpoint.Destroyed()
 	for seq := q.sq.head; seq != q.sq.tail; seq++ {
 		q.sq.at(seq).EndLoan()
@@ -290,7 +307,6 @@ func (q *QP) Destroy() error {
 		q.cfg.SRQ.refs--
 	}
 	q.gone()
-	q.releaseCID()
 	q.dev.qps.Remove(q.num)
 	return nil
 }

@@ -9,6 +9,7 @@ type SRQ struct {
 	rq     recvQueue
 	maxSGE int
 	watch  int // EventSRQLimit below this many receives; 0 = off
+	cid    int // of its context
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -28,6 +29,10 @@ func (p *PD) CreateSRQ(maxWR, maxSGE int) (*SRQ, error) {
 		return nil, err
 	}
 	s := &SRQ{object: o, pd: p, rq: recvQueue{limit: maxWR}, maxSGE: maxSGE}
+	if s.cid, err = d.conns.CreateSRQ(s); err != nil {
+		s.unmade()
+		return nil, fmt.Errorf("create SRQ: %w", err)
+	}
 	d.srqs.Add(s.num, s)
 	return s, nil
 }
@@ -52,6 +57,9 @@ func (s *SRQ) Query() SRQAttr {
 func (s *SRQ) SetLimit(n int) error {
 	if err := s.mayModify(n, s.rq.limit); err != nil {
 		return err
+	}
+	if err := s.dev.conns.ModifySRQ(s, n); err != nil {
+		return fmt.Errorf("modify SRQ %d: %w", s.num, err)
 	}
 	s.watch = n
 	return nil
@@ -89,6 +97,7 @@ func (s *SRQ) Destroy() error {
 	if err := s.mayDestroy(); err != nil {
 		return err
 	}
+	s.dev.conns.DestroySRQ(s)
 	s.gone()
 	s.dev.srqs.Remove(s.num)
 	return nil

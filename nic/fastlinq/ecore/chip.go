@@ -120,7 +120,8 @@ type storm struct {
 	started bool
 	tunnels Tunnels
 	rung    bool
-	events  []spq.Event // to be told
+	events  []spq.Event  // to be told
+	event   [1]spq.Event // there is at most, mostly
 }
 
 // Ramrods and events of protocol COMMON.
@@ -167,7 +168,9 @@ func (s *storm) run(now frame.Time) {
 	}
 	for len(s.events) > 0 {
 		e := s.events[0]
-		s.events = s.events[1:]
+		if s.events = s.events[1:]; len(s.events) == 0 {
+			s.events = s.event[:0]
+		}
 		if a.eq.Produce(e) == nil {
 			s.hwfn.irq.Event(a.eqPI, now)
 		}

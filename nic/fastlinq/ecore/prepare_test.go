@@ -169,7 +169,7 @@ func TestPFParamsLimits(t *testing.T) {
 	if err := calls[3].do(x); err != nil {
 		t.Fatal(err)
 	}
-	used, limit, _ := x.d.Lead().Contexts().ILT()
+	used, limit, _, _ := x.d.Lead().Contexts().ILT()
 	tasks, reduced := x.d.Lead().Contexts().Tasks(cxt.IWARP)
 	if used > limit || limit != 950 || tasks+reduced != MaxTasks {
 		t.Errorf("%d of %d lines, %d tasks, %d fewer", used, limit, tasks, reduced)

@@ -51,6 +51,9 @@ func (h *Hwfn) Post(r spq.Request, now frame.Time) error {
 	return h.alloc.spq.Post(r, now)
 }
 
+// Work lets the firmware execute what was posted, and tell what it has to tell.
+func (h *Hwfn) Work(now frame.Time) { h.storm.run(now) }
+
 // SlowpathCID is the connection of ramrods that are about no other.
 func (h *Hwfn) SlowpathCID() int { return h.alloc.spqCID }
 

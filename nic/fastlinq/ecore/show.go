@@ -28,7 +28,9 @@ type HwfnInfo struct {
 	CIDs          []cxt.Use
 	ILTUsed       int // lines
 	ILTLimit      int
-	Contexts      int // in memory
+	ILTMapped     int    // lines that were given a page when they were first used
+	Contexts      int    // in memory, of connections and shared receive queues
+	SRQs          [2]int // used, and of how many
 	Lines         [cxt.NumClients]cxt.Lines
 	Tasks         int // RDMA
 	TasksLess     int
@@ -57,7 +59,8 @@ func (d *Dev) Show() (list []HwfnInfo) {
 		}
 		if a := h.alloc; a != nil {
 			i.CIDs = a.cxt.CIDs(-1)
-			i.ILTUsed, i.ILTLimit, i.Contexts = a.cxt.ILT()
+			i.ILTUsed, i.ILTLimit, i.ILTMapped, i.Contexts = a.cxt.ILT()
+			i.SRQs[0], i.SRQs[1] = a.cxt.SRQs()
 			for c := range cxt.NumClients {
 				i.Lines[c] = a.cxt.Lines(c)
 			}

@@ -21,5 +21,6 @@ var errnos = errno.Table{
 	{verbs.ErrUnsupported, syscall.EOPNOTSUPP},
 	{verbs.ErrNotStarted, syscall.ENODEV},
 	{verbs.ErrRemoved, syscall.EIO},
+	{verbs.ErrFirmware, syscall.EIO},
 	{al.ErrLeaving, syscall.EIO},
 }

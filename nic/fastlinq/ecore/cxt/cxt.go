@@ -77,7 +77,9 @@ type Manager struct {
 	used     int
 	reduced  int
 	contexts map[int][]byte // of the connections that were asked for
-	backed   map[int]bool   // lines that were given a page
+	srqs     ids
+	srqMem   map[int][]byte
+	backed   map[int]bool // lines that were given a page
 	refused  uint64
 	faults   uint64
 }
@@ -97,6 +99,7 @@ func New(cfg Config) (*Manager, error) {
 	if err := m.fit(); err != nil {
 		return nil, err
 	}
+	m.srqs = newIDs(0, m.cfg.SRQs)
 	start, vfStart := 0, 0
 	for p, c := range m.cfg.Protocols {
 		m.pf[p] = newIDs(start, c.CIDs)
@@ -136,16 +139,30 @@ func (m *Manager) AcquireVF(p Protocol, vf int) (cid int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if cid, ok := t.take(); ok {
+		return cid, nil
+	}
+	m.refused++
+	return 0, status.NoResources.Errorf("no free connection id of %v: all %d are in use", p, t.count)
+}
+
+// take acquires the lowest free id.
+func (t *ids) take() (id int, ok bool) {
 	for w, word := range t.acquired {
 		i := w*64 + bits.TrailingZeros64(^word)
 		if word != ^uint64(0) && i < t.count {
 			t.acquired[w] |= 1 << (i % 64)
 			t.used++
-			return t.start + i, nil
+			return t.start + i, true
 		}
 	}
-	m.refused++
-	return 0, status.NoResources.Errorf("no free connection id of %v: all %d are in use", p, t.count)
+	return 0, false
+}
+
+// give releases the id of a place.
+func (t *ids) give(i int) {
+	t.acquired[i/64] &^= 1 << (i % 64)
+	t.used--
 }
 
 // Release gives a connection id of the PF back. INVAL, and counted: it was not
@@ -159,8 +176,7 @@ func (m *Manager) ReleaseVF(cid, vf int) error {
 		m.faults++
 		return err
 	}
-	t.acquired[i/64] &^= 1 << (i % 64)
-	t.used--
+	t.give(i)
 	if vf < 0 {
 		delete(m.contexts, cid)
 	}
@@ -188,7 +204,7 @@ func (m *Manager) find(cid, vf int) (Protocol, *ids, int, error) {
 type Info struct {
 	Protocol Protocol
 	Line     int    // of the ILT, counted in the engine
-	Context  []byte // its memory, ConnSize octets, borrowed until it is released
+	Context  []byte // the first ContextSize octets of its memory, borrowed until it is released
 }
 
 // CIDInfo finds the context of an acquired connection id of the PF. INVAL: it
@@ -199,17 +215,57 @@ func (m *Manager) CIDInfo(cid int) (Info, error) {
 		return Info{}, err
 	}
 	line := cid / (PageSize / ConnSize)
-	if err := m.back(line); err != nil {
+	if err := m.back(CDUC, line); err != nil {
 		return Info{}, err
 	}
 	if m.contexts[cid] == nil {
 		if m.contexts == nil {
 			m.contexts = map[int][]byte{}
 		}
-		m.contexts[cid] = make([]byte, ConnSize)
+		m.contexts[cid] = make([]byte, ContextSize)
 	}
 	return Info{p, m.lines[CDUC].First + line, m.contexts[cid]}, nil
 }
+
+// Context is the memory of a connection that CIDInfo has found, borrowed; nil: it
+// was not asked for.
+func (m *Manager) Context(cid int) []byte { return m.contexts[cid] }
+
+// AcquireSRQ takes the lowest free id of a shared receive queue, with memory of
+// SRQSize octets. NORESOURCES: none is free; what Map says: its line has no page.
+func (m *Manager) AcquireSRQ() (id int, err error) {
+	id, ok := m.srqs.take()
+	if !ok {
+		m.refused++
+		return 0, status.NoResources.Errorf("no free shared receive queue: all %d are in use", m.srqs.count)
+	}
+	if err := m.back(TSDM, id/(PageSize/SRQSize)); err != nil {
+		m.srqs.give(id)
+		return 0, err
+	}
+	if m.srqMem == nil {
+		m.srqMem = map[int][]byte{}
+	}
+	m.srqMem[id] = make([]byte, SRQSize)
+	return id, nil
+}
+
+// ReleaseSRQ gives an id back. INVAL, and counted: it was not acquired.
+func (m *Manager) ReleaseSRQ(id int) error {
+	if m.srqMem[id] == nil {
+		m.faults++
+		return status.Inval.Errorf("shared receive queue %d is not acquired", id)
+	}
+	m.srqs.give(id)
+	delete(m.srqMem, id)
+	return nil
+}
+
+// SRQ is the memory of a shared receive queue, borrowed; nil: it is not acquired.
+func (m *Manager) SRQ(id int) []byte { return m.srqMem[id] }
+
+// SRQs tells how many shared receive queues there are, of how many.
+func (m *Manager) SRQs() (used, limit int) { return m.srqs.used, m.srqs.count }
 
 // Use is the state of a range of connection ids.
 type Use struct {
@@ -228,9 +284,10 @@ func (m *Manager) CIDs(vf int) (list []Use) {
 	return list
 }
 
-// Leaked is the number of connection ids of PF and VFs that are still
-// acquired.
+// Leaked is the number of connection ids of PF and VFs, and of shared receive
+// queues, that are still acquired.
 func (m *Manager) Leaked() (n int) {
+	n = m.srqs.used
 	for p := range m.pf {
 		n += m.pf[p].used
 		for v := range m.vfs {
@@ -252,9 +309,11 @@ func (m *Manager) Tasks(p Protocol) (tasks, reduced int) {
 // Lines are the ILT lines of a client.
 func (m *Manager) Lines(c Client) Lines { return m.lines[c] }
 
-// ILT tells how many lines are laid out, of how many, and how many contexts
-// are in memory.
-func (m *Manager) ILT() (used, limit, resident int) { return m.used, m.cfg.MaxLines, len(m.contexts) }
+// ILT tells how many lines are laid out, of how many, how many of them were given
+// a page when they were first used, and how many contexts are in memory.
+func (m *Manager) ILT() (used, limit, mapped, resident int) {
+	return m.used, m.cfg.MaxLines, len(m.backed), len(m.contexts) + len(m.srqMem)
+}
 
 // Faults are the releases of what was not acquired, Refused the ids that
 // nobody got.

@@ -41,7 +41,7 @@ func TestLines(t *testing.T) {
 		}
 		at, sum = at+n, sum+n
 	}
-	if used, limit, _ := m.ILT(); used != sum || limit != 950 {
+	if used, limit, _, _ := m.ILT(); used != sum || limit != 950 {
 		t.Errorf("%d of %d lines", used, limit)
 	}
 }
@@ -54,12 +54,12 @@ func TestTooManyLines(t *testing.T) {
 	if tasks, reduced := all.Tasks(IWARP); tasks != 131071 || reduced != 0 {
 		t.Errorf("all: %d tasks, %d fewer", tasks, reduced)
 	}
-	used, _, _ := all.ILT()
+	used, _, _, _ := all.ILT()
 	c.VFs, c.SRQs, c.Filters, c.PQs, c.VFPQs = 0, 0, 0, 0, 0
 	c.MaxLines = used - 100
 	m := newManager(t, c)
 	tasks, reduced := m.Tasks(IWARP)
-	if now, _, _ := m.ILT(); reduced != 100*256 || tasks != 131071-reduced || now > c.MaxLines {
+	if now, _, _, _ := m.ILT(); reduced != 100*256 || tasks != 131071-reduced || now > c.MaxLines {
 		t.Errorf("%d tasks, %d fewer, %d of %d lines", tasks, reduced, now, c.MaxLines)
 	}
 	c.MaxLines = 3
@@ -128,14 +128,14 @@ func TestCIDInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 		in, err := m.CIDInfo(cid)
-		if err != nil || in.Protocol != IWARP || len(in.Context) != ConnSize || in.Line != 950+cid/64 {
+		if err != nil || in.Protocol != IWARP || len(in.Context) != ContextSize || in.Line != 950+cid/64 {
 			t.Fatalf("%#x: %v, line %d, %d octets, %v", cid, in.Protocol, in.Line, len(in.Context), err)
 		}
-		in.Context[0], in.Context[ConnSize-1] = byte(i), byte(i)
+		in.Context[0], in.Context[ContextSize-1] = byte(i), byte(i)
 		contexts = append(contexts, in.Context)
 	}
 	for i, c := range contexts {
-		if c[0] != byte(i) || c[ConnSize-1] != byte(i) {
+		if c[0] != byte(i) || c[ContextSize-1] != byte(i) {
 			t.Errorf("context %d is another's", i)
 		}
 	}
@@ -144,7 +144,7 @@ func TestCIDInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, resident := m.ILT(); resident != 0 || m.Leaked() != 0 {
+	if _, _, _, resident := m.ILT(); resident != 0 || m.Leaked() != 0 {
 		t.Errorf("%d contexts left, %d ids", resident, m.Leaked())
 	}
 	if cid, _ := m.Acquire(IWARP); cid != 80 {

@@ -25,11 +25,13 @@ func (c Client) String() string { return clientNames[c] }
 const (
 	PageSize = 0x1000 << 4 // ILT_DEFAULT_HW_P_SIZE 4
 	ConnSize = 1024        // of a connection context of this model
-	TaskSize = 256         // of a task context of this model
+	// ContextSize is the part of it that firmware uses here.
+	ContextSize = 64
+	TaskSize    = 256 // of a task context of this model
+	SRQSize     = 64  // of a shared receive queue's
 
 	searchSize  = 64
 	timerSize   = 4
-	srqSize     = 64
 	pqEntry     = 4
 	minSearch   = 256 // elements
 	timerAlign  = 128 // timers are counted in such groups
@@ -94,7 +96,7 @@ func (m *Manager) sizes() (n [NumClients]int) {
 	if t.srch > 0 {
 		n[SRC] = pages(pow2(max(t.srch, minSearch)) * searchSize)
 	}
-	n[TSDM] = pages(m.cfg.SRQs * srqSize)
+	n[TSDM] = pages(m.cfg.SRQs * SRQSize)
 	return n
 }
 
@@ -153,13 +155,14 @@ func (m *Manager) Dynamic(c Client) (from, to int) {
 	return 0, 0
 }
 
-// back sees to it that a line of CDUC, counted from its first, has a page.
-func (m *Manager) back(line int) error {
-	from, to := m.Dynamic(CDUC)
-	if line < from || line >= to || m.backed[line] || m.cfg.Map == nil {
+// back sees to it that a client's line, counted from its first, has a page.
+func (m *Manager) back(c Client, line int) error {
+	from, to := m.Dynamic(c)
+	dynamic := line >= from && line < to
+	if line += m.lines[c].First; !dynamic || m.backed[line] || m.cfg.Map == nil {
 		return nil
 	}
-	if err := m.cfg.Map(m.lines[CDUC].First + line); err != nil {
+	if err := m.cfg.Map(line); err != nil {
 		return err
 	}
 	if m.backed == nil {

@@ -121,6 +121,7 @@ type SPQ struct {
 	sent    []*entry // and not answered, in order
 	done    [Elements / 64]uint64
 	pending []*entry
+	one     [1]*entry // pending has at most, mostly
 	inUse   int
 	stats   Stats
 	down    bool // in recovery
@@ -195,7 +196,9 @@ func (q *SPQ) send() {
 			break
 		}
 		q.pending[0] = nil
-		q.pending = q.pending[1:]
+		if q.pending = q.pending[1:]; len(q.pending) == 0 {
+			q.pending = q.one[:0]
+		}
 		e.echo = uint16(q.ring.Prod())
 		b := q.ring.Produce()
 		binary.LittleEndian.PutUint32(b, uint32(e.CID))
@@ -248,7 +251,7 @@ func (q *SPQ) Complete(echo uint16, code uint8, data uint64, now frame.Time) err
 		return status.Exists.Errorf("completion of echo %#04x, which no ramrod has", echo)
 	}
 	e, i := q.sent[at], echo%Elements
-	if q.sent = slices.Delete(q.sent, at, at+1); len(q.sent) == 0 {
+	if q.sent = slices.Delete(q.sent, at, at+1); len(q.sent) == 0 && cap(q.sent) > 1 {
 		q.sent = nil
 	}
 	q.done[i/64] |= 1 << (i % 64)

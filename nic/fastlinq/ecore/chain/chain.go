@@ -68,9 +68,10 @@ type Config struct {
 // Chain is a ring of elements.
 type Chain struct {
 	cfg        Config
-	perPage    uint32 // elements of a page, a power of two
-	unusable   uint32 // of them taken by the next pointer
-	pages      []page
+	perPage    uint32   // elements of a page, a power of two
+	unusable   uint32   // of them taken by the next pointer
+	pages      [][]byte // those that exist, all but a part whole
+	part       place
 	pbl        []byte
 	mask       uint32
 	capacity   uint64
@@ -79,15 +80,15 @@ type Chain struct {
 	offer      cursor
 }
 
-// page is the memory of a page: its octets from one on. They are all, but for one
-// that was idle before: a single element in flight needs a part only.
-type page struct {
-	octets []byte
-	from   int
+// place is where the part of a page begins that was made of it: an idle chain that
+// gets a single element needs no more.
+type place struct {
+	page uint32
+	from int
 }
 
-// part is how much of a page comes into being at first.
-const part = 256
+// partSize is the size of such a part.
+const partSize = 256
 
 // cursor is a place in the chain.
 type cursor struct {
@@ -146,7 +147,7 @@ func New(cfg Config) (*Chain, error) {
 	}
 	c := &Chain{
 		cfg: cfg, perPage: uint32(perPage), unusable: uint32(Unusable(cfg.Size, cfg.Mode)),
-		pages: make([]page, n), mask: uint32(1<<cfg.Width - 1), capacity: n * uint64(usable),
+		pages: make([][]byte, n), mask: uint32(1<<cfg.Width - 1), capacity: n * uint64(usable),
 	}
 	if cfg.Mode == PBL {
 		if err := c.list(cfg.PBL); err != nil {
@@ -198,29 +199,37 @@ func (c *Chain) advance(at *cursor) {
 
 // element is that at a cursor; its memory comes into being if need be.
 func (c *Chain) element(at cursor) []byte {
-	p, off := &c.pages[at.page], int(at.index&(c.perPage-1))*c.cfg.Size
-	if off < p.from || off >= p.from+len(p.octets) {
-		c.extend(at.page, off)
+	p, off := c.pages[at.page], int(at.index&(c.perPage-1))*c.cfg.Size
+	if len(p) == PageSize {
+		return p[off : off+c.cfg.Size]
 	}
-	off -= p.from
-	return p.octets[off : off+c.cfg.Size]
+	if p == nil || off < c.part.from || off >= c.part.from+len(p) {
+		p = c.extend(at.page, off)
+	}
+	if len(p) < PageSize {
+		off -= c.part.from
+	}
+	return p[off : off+c.cfg.Size]
 }
 
-// extend gives a page the memory of an offset: the part that it is in, or, where
-// another is in use or there are pointers, all of it.
-func (c *Chain) extend(n uint32, off int) {
-	p, size := &c.pages[n], max(part, c.cfg.Size)
-	if p.octets == nil && c.cfg.Mode != NextPtr {
-		*p = page{make([]byte, size), off &^ (size - 1)}
-		return
+// extend gives a page the memory of an offset: the part that it is in if the chain
+// is idle and has no pointers, else all of it.
+func (c *Chain) extend(n uint32, off int) []byte {
+	size := max(partSize, c.cfg.Size)
+	if c.used == 0 && c.cfg.Mode != NextPtr && size < PageSize {
+		c.pages[n], c.part = make([]byte, size), place{n, off &^ (size - 1)}
+		return c.pages[n]
 	}
 	all := make([]byte, PageSize)
-	copy(all[p.from:], p.octets)
+	if c.part.page == n {
+		copy(all[c.part.from:], c.pages[n])
+	}
 	if c.cfg.Mode == NextPtr {
 		next := (n + 1) % uint32(len(c.pages))
 		binary.LittleEndian.PutUint64(all[int(c.perPage-c.unusable)*c.cfg.Size:], c.address(next))
 	}
-	*p = page{octets: all}
+	c.pages[n] = all
+	return all
 }
 
 // Produce takes the next element to be filled, nil if none is free.
@@ -243,7 +252,7 @@ func (c *Chain) Consume() []byte {
 	c.leave()
 	e := c.element(c.cons)
 	if c.used--; c.used == 0 {
-		c.pages[c.cons.page] = page{} // of an idle chain nothing is left
+		c.pages[c.cons.page] = nil // of an idle chain nothing is left
 	}
 	c.advance(&c.cons)
 	c.advance(&c.offer)
@@ -257,7 +266,7 @@ func (c *Chain) leave() {
 	if n == 1 || c.cons.index&(c.perPage-1) != 0 || c.used > (n-1)*(c.capacity/n) {
 		return
 	}
-	c.pages[(uint64(c.cons.page)+n-1)%n] = page{}
+	c.pages[(uint64(c.cons.page)+n-1)%n] = nil
 }
 
 // Peek is the i-th of the elements that are produced and not consumed, 0 the
@@ -299,7 +308,7 @@ func (c *Chain) List() []byte { return c.pbl }
 // Resident is the number of pages that exist.
 func (c *Chain) Resident() (n int) {
 	for _, p := range c.pages {
-		if p.octets != nil {
+		if p != nil {
 			n++
 		}
 	}

@@ -87,7 +87,7 @@ func TestPageList(t *testing.T) {
 	}
 	for i := range 256 { // none is consumed: pages stay
 		c.Produce()
-		if next := binary.LittleEndian.Uint64(c.pages[i/255].octets[255*16:]); next != 0x100000+uint64(1-i/255)*PageSize {
+		if next := binary.LittleEndian.Uint64(c.pages[i/255][255*16:]); next != 0x100000+uint64(1-i/255)*PageSize {
 			t.Fatalf("element %d: its page points to %#x", i, next)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // silent are the topics that have no lines here: of programs
 // (nic/uapi/uverbs.TestTrace), of ports that open and close (TestLevels), and
 // modules of the driver core that say nothing.
-var silent = []string{"cmd", "probe", "link", "timer", "ifdown", "ifup", "tx_err", "intr", "hw", "wol", "spq", "stats", "dcb", "iov", "storage", "debug"}
+var silent = []string{"cmd", "probe", "link", "timer", "ifdown", "ifup", "tx_err", "intr", "wol", "spq", "stats", "dcb", "iov", "storage", "debug"}
 
 // verbose are the lines that topics alone make a NIC say.
 func verbose(d *device) (list []view.LineInfo) {

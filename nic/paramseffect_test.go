@@ -161,6 +161,8 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"partner_eee":    {"1G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{EEE: mfw.EEE1G}}}}},
 		"wol":            {"g", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{WoL: true}}}},
 		"driver":         {"unloaded", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unloaded: true}}}},
+		"driver_role":    {"kdump", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{CrashKernel: true}}}},
+		"chip_fault":     {"dma", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Chip: settings.FaultDMA}}}},
 		"led":            {"on", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{LED: mfw.LEDOn}}}},
 		"temperature":    {"77", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Temperature: 77}}}},
 		"module":         {"unplugged", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unplugged: true}}}},

@@ -13,7 +13,9 @@ import (
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
 	"tapir/nic/param"
 	"tapir/nic/view"
@@ -29,6 +31,9 @@ type driverCore struct {
 	lost   bool               // the firmware was, since the last load
 	up     bool               // hw_init has ended
 	open   bool               // the netdev of the host function is
+
+	overflow [cmt.Engines]bool // the doorbell queue has lost one
+	held     []*hw.PTT         // windows that nobody else gets, by a fault
 }
 
 // The limits that a NIC knows are those of the driver core.
@@ -63,6 +68,7 @@ func (d driver) composeCore() error {
 	})
 	for e := range c.chip.Engines {
 		d.composeEthernet(e)
+		c.chip.Engines[e].Overflow = func() { c.overflow[e] = true }
 	}
 	d.contexts.compose()
 	return c.dev.InitStruct()
@@ -176,7 +182,7 @@ func (d driver) coreDown(now frame.Time, done ecore.Done) {
 		done(now, nil)
 		return
 	}
-	c.up = false
+	c.up, c.held = false, nil
 	bad := d.open(false)
 	for e, h := range c.dev.Hwfns {
 		for _, cid := range slices.Backward(c.queues[e]) {
@@ -297,9 +303,51 @@ func (d driver) coreLost(now frame.Time) {
 	d.coreDown(now, func(_ frame.Time, err error) { d.management.note(err) })
 }
 
+// doorbellLost handles the attention of the doorbell queue of an engine.
+func (d driver) doorbellLost(engine int, now frame.Time) {
+	d.interrupts.dev.Hwfns[engine].AttnDeassert(irq.AttnDORQ, now)
+	if engine < len(d.core.dev.Hwfns) {
+		d.core.dev.Hwfns[engine].DoorbellOverflow(now)
+	}
+}
+
+// chipFaults gives the chip its faults.
+func (d driver) chipFaults(f settings.ChipFaults) {
+	c := &d.core
+	for _, e := range c.chip.Engines {
+		e.Regs.StuckDMA = f&settings.FaultDMA != 0
+		d.management.note(e.Inject(0, ecore.PFFaults{Stuck: f&settings.FaultStorm != 0,
+			LoseBells: f&settings.FaultDoorbells != 0}))
+	}
+	for _, p := range c.held {
+		d.management.note(p.Release())
+	}
+	c.held = nil
+	for _, h := range c.dev.Hwfns {
+		for f&settings.FaultWindows != 0 {
+			p := h.BAR.TryAcquire("chip_fault")
+			if p == nil {
+				break
+			}
+			c.held = append(c.held, p)
+		}
+	}
+	to := d.management.fw.Faults()
+	if to.Refuse = 0; f&settings.FaultLoad != 0 {
+		to.Refuse = mfw.RefusedReject
+	}
+	d.management.fw.SetFaults(to)
+}
+
 // pollCore lets the core work; in mode POLL nobody else looks at its
 // interrupts.
 func (d driver) pollCore(now frame.Time) frame.Time {
+	for e, lost := range d.core.overflow {
+		if lost {
+			d.core.overflow[e] = false
+			d.interrupts.dev.Hwfns[e].AttnAssert(irq.AttnDORQ, now)
+		}
+	}
 	next := d.core.dev.Poll(now)
 	if i := d.interrupts.dev; i.Mode() == irq.Poll && i.Look(now) {
 		return now

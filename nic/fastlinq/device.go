@@ -149,6 +149,9 @@ func (d *Device) Check(s hardware.Shape, c hardware.Config) error {
 // Apply implements hardware.Function.
 func (d *Device) Apply(s hardware.Shape, c hardware.Config, now frame.Time) error {
 	d.cfg = settings.NIC{Shape: s, Config: (*settings.Config)(c.(*Config))}
+	if was := d.management.applied.board.Chip; was != d.cfg.Board.Chip {
+		d.chipFaults(was & d.cfg.Board.Chip) // those that come wait for what is set with them
+	}
 	d.nic.Schedule(now, d.Manage) // in the next Poll, which knows the time
 	if err := d.setNetdev(&d.cfg); err != nil {
 		return err

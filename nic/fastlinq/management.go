@@ -55,7 +55,7 @@ func (d driver) composeMFW(light func(on bool)) error {
 				light(on)
 			}
 		},
-		Wake:   func(int) { d.cfg.Board.Unloaded = false },
+		Wake:   func(int) { d.cfg.Board.Unloaded, d.cfg.Board.Crashed = false, false },
 		Verify: verifyFile, Registers: d.testRegisters,
 		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
 	})
@@ -75,6 +75,9 @@ func (d driver) composeMFW(light func(on bool)) error {
 	}
 	for e, h := range d.interrupts.dev.Hwfns {
 		if err := h.HandleAttention(irq.AttnMFW, func(now frame.Time) { d.mfwAttention(e, now) }); err != nil {
+			return err
+		}
+		if err := h.HandleAttention(irq.AttnDORQ, func(now frame.Time) { d.doorbellLost(e, now) }); err != nil {
 			return err
 		}
 	}
@@ -192,6 +195,9 @@ func (d driver) applyBoard(now frame.Time) {
 	if b.Stuck != was.Stuck {
 		d.hang(b.Stuck, now)
 	}
+	if b.Chip != was.Chip {
+		d.chipFaults(b.Chip)
+	}
 	if !b.Unloaded && was.Unloaded {
 		d.load(ecore.OverrideNone, now)
 	}
@@ -201,6 +207,10 @@ func (d driver) applyBoard(now frame.Time) {
 		m.mcp.SetLED(b.LED, now, m.note)
 	}
 	switch {
+	case b.Crashed && !was.Unloaded:
+		m.loaded = false
+		d.coreLost(now)
+		d.nic.Carrier(hardware.Link{})
 	case b.Unloaded && !was.Unloaded:
 		d.unload(now)
 	case linkChanged && m.loaded:
@@ -253,7 +263,7 @@ func (d driver) setLink(now frame.Time) {
 // load loads the driver: the driver core first, then what a driver says.
 func (d driver) load(o ecore.Override, now frame.Time) {
 	m := &d.management
-	d.coreUp(ecore.LoadParams{Override: o}, now, func(now frame.Time, err error) {
+	d.coreUp(ecore.LoadParams{Override: o, CrashKernel: d.cfg.Board.CrashKernel}, now, func(now frame.Time, err error) {
 		m.note(err)
 		if err != nil {
 			return
@@ -262,6 +272,7 @@ func (d driver) load(o ecore.Override, now frame.Time) {
 		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
 		m.loaded = true
 		d.setLink(now)
+		d.chipFaults(d.cfg.Board.Chip)
 	})
 }
 
@@ -279,7 +290,9 @@ func (d driver) unload(now frame.Time) {
 func (d driver) hang(stuck bool, now frame.Time) {
 	m := &d.management
 	if stuck {
-		m.fw.SetFaults(mfw.Faults{Hang: true})
+		to := m.fw.Faults()
+		to.Hang = true
+		m.fw.SetFaults(to)
 		return
 	}
 	m.fw.Reset()

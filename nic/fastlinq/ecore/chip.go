@@ -62,6 +62,8 @@ type Chip struct {
 type Engine struct {
 	Regs      hw.Registers
 	Functions int // PFs that are enabled on it
+	// Overflow is told that the doorbell queue has lost a doorbell: its attention.
+	Overflow func()
 
 	storms  []storm
 	ramrods [cxt.NumProtocols]Ramrods
@@ -143,8 +145,11 @@ const (
 func (s *storm) bell(addr uint32, data uint64, _ int) {
 	switch {
 	case s.hwfn == nil || s.hwfn.alloc == nil || addr != hw.DoorbellAddr(s.hwfn.alloc.spqCID):
-	case s.dropBells():
+	case s.loses(data):
 		s.drop()
+		if s.engine.Overflow != nil {
+			s.engine.Overflow()
+		}
 	default:
 		s.hwfn.alloc.spq.Doorbell(uint16(data))
 		s.rung = true

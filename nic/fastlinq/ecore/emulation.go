@@ -45,17 +45,35 @@ type PFFaults struct {
 	Stuck     bool // it reads no ramrod
 	NoCleanup bool // it does not acknowledge a final clean-up
 	DropBells bool // doorbells get lost
+	LoseBells bool // as DropBells, but for those that are rung again
+}
+
+// Inject sets faults of a function. NOTIMPL: the build has none.
+func (e *Engine) Inject(pf int, f PFFaults) error {
+	e.storms[pf].PFFaults = f
+	return nil
 }
 
 // Faults are those of a function, to be set.
 func (e *Engine) Faults(pf int) *PFFaults { return &e.storms[pf].PFFaults }
 
 // faults of a storm.
-type faults struct{ PFFaults }
+type faults struct {
+	PFFaults
+	lost uint64 // the doorbell that was lost last, and 1
+}
 
 func (f *faults) stuck() bool     { return f.Stuck }
 func (f *faults) noCleanup() bool { return f.NoCleanup }
-func (f *faults) dropBells() bool { return f.DropBells }
+
+// loses tells whether a doorbell gets lost.
+func (f *faults) loses(data uint64) bool {
+	if f.LoseBells && f.lost != data+1 {
+		f.lost = data + 1
+		return true
+	}
+	return f.DropBells
+}
 
 // fault is the error with which a step is to fail.
 func (d *Dev) fault(hwfn int, step string) error {

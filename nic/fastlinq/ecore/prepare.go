@@ -71,6 +71,11 @@ func (d *Dev) prepareHwfn(i int) []step {
 		instant(i, "ptt_pool", func(frame.Time) error {
 			h.BAR = hw.NewBAR(i, &e.Regs)
 			h.BAR.Bell = h.storm.bell
+			h.BAR.Trace = func(a hw.Access) {
+				if d.cfg.Log.On(msglog.HW) {
+					h.verbose(msglog.HW, "%v", a)
+				}
+			}
 			h.BAR.Warn = func(err error) { h.notice(msglog.HW, "%v", err) }
 			d.Hwfns = append(d.Hwfns[:i], h)
 			return nil

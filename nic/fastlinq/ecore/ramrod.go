@@ -2,6 +2,7 @@ package ecore
 
 import (
 	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/msglog"
@@ -19,16 +20,18 @@ func (h *Hwfn) ringSPQ(prod uint16) {
 // for which it needs a window.
 func (h *Hwfn) drain(now frame.Time, done func(now frame.Time, err error)) {
 	h.dev.cfg.Log.Say(msglog.Info, msglog.SPQ, "[%v] ramrod is stuck, requesting drain", h)
-	p := h.BAR.TryAcquire("drain")
-	if p == nil {
-		done(now, status.Again.Errorf("%v: no PTT window for the drain", h))
-		return
-	}
-	h.mfw.Drain(now, func(now frame.Time, err error) {
-		if bad := h.BAR.Release(p); err == nil {
-			err = bad
+	h.BAR.Acquire("drain", status.Again, now, func(p *hw.PTT, err error) {
+		now := max(now, h.dev.now)
+		if err != nil {
+			done(now, err)
+			return
 		}
-		done(now, err)
+		h.mfw.Drain(now, func(now frame.Time, err error) {
+			if bad := h.BAR.Release(p); err == nil {
+				err = bad
+			}
+			done(now, err)
+		})
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 const (
 	attnBits     = 0xfff
 	attnMaskable = 0x3ff
+	AttnDORQ     = 0x80  // the doorbell queue has lost a doorbell
 	AttnMFW      = 0x100 // the management firmware has something to say
 )
 

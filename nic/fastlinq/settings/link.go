@@ -67,7 +67,22 @@ type Board struct {
 	Unplugged   bool
 	FanFailed   bool
 	Stuck       bool // the firmware does not answer
+	Crashed     bool // with Unloaded: the driver is gone without a word
+	CrashKernel bool // the driver loads with the role of a crash kernel (KDUMP)
+	Chip        ChipFaults
 }
+
+// ChipFaults are what is wrong with the chip or its firmware.
+type ChipFaults uint8
+
+// The faults.
+const (
+	FaultDoorbells ChipFaults = 1 << iota // each doorbell is lost, until it is rung again
+	FaultWindows                          // somebody holds all windows
+	FaultDMA                              // the DMA engine does not finish
+	FaultStorm                            // the storms read no ramrod
+	FaultLoad                             // the management firmware refuses loads
+)
 
 // ChipTemperature is that of a chip that nobody has warmed.
 const ChipTemperature = 52
@@ -206,8 +221,18 @@ func (c *Config) boardRows() []*param.Row {
 		param.Choice(driver("wol", "g: a magic packet wakes the function when its driver is unloaded; d: nothing does"),
 			&c.Board.WoL,
 			param.Named("d", false), param.Named("g", true)),
-		switched(driver("driver", "whether the function's driver is loaded; without it nothing passes"),
-			&c.Board.Unloaded, "loaded", "unloaded"), param.Choice(
+		param.Text(param.Row{Name: "driver", Type: "choice", Origin: param.FastLinQ, Runtime: true,
+			Expect: "loaded, unloaded or crashed",
+			Help: "whether the function's driver is loaded; without it nothing passes. One that has crashed says " +
+				"nothing to the management firmware, which lets only a crash kernel's load after it"},
+			c.Board.driver, c.Board.setDriver),
+		switched(driver("driver_role", "role with which the driver loads: that of an operating system or of a "+
+			"crash kernel"), &c.Board.CrashKernel, "os", "kdump"),
+		param.Bits(tapir("chip_fault", "what is wrong with the chip: doorbells get lost until they are rung again, "+
+			"no window is free, its DMA hangs, its storms read no ramrod, its management firmware refuses loads"),
+			&c.Board.Chip, 0, true, param.Named("doorbells", FaultDoorbells), param.Named("windows", FaultWindows),
+			param.Named("dma", FaultDMA), param.Named("storm", FaultStorm), param.Named("load", FaultLoad)),
+		param.Choice(
 			driver("led", "the port's LED: in operation, on or off"), &c.Board.LED,
 			param.Named("oper", mfw.LEDOper), param.Named("on", mfw.LEDOn), param.Named("off", mfw.LEDOff)),
 		param.Number(tapir("temperature", "of the chip in degrees Celsius; from 105 on it is a hardware error"),
@@ -224,6 +249,24 @@ func faulty(r param.Row, field *bool, off, on string) *param.Row {
 	made := switched(r, field, off, on)
 	made.Origin = param.Tapir
 	return made
+}
+
+func (b *Board) driver() string {
+	switch {
+	case b.Crashed:
+		return "crashed"
+	case b.Unloaded:
+		return "unloaded"
+	}
+	return "loaded"
+}
+
+func (b *Board) setDriver(v string) error {
+	if v != "loaded" && v != "unloaded" && v != "crashed" {
+		return param.ErrValue
+	}
+	b.Unloaded, b.Crashed = v != "loaded", v == "crashed"
+	return nil
 }
 
 func (l *Link) partnerPause() string {

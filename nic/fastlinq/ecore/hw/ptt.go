@@ -1,6 +1,7 @@
 package hw
 
 import (
+	"fmt"
 	"time"
 
 	"tapir/nic/fastlinq/status"
@@ -50,6 +51,16 @@ type Access struct {
 	Addr  uint32
 	Value uint64
 	Flow  string // of the window, if one was used
+}
+
+// String is the access for a log: what it does, where, the value or how many words,
+// and by whose window.
+func (a Access) String() string {
+	s := fmt.Sprintf("%s %#x %#x", a.Kind, a.Addr, a.Value)
+	if a.Flow != "" {
+		s += ", window of " + a.Flow
+	}
+	return s
 }
 
 // BAR is a hardware function's way to its engine.
@@ -168,6 +179,9 @@ func (b *BAR) Release(p *PTT) error {
 	b.free = append(b.free, p.window)
 	return nil
 }
+
+// Release gives the window back to where it came from.
+func (p *PTT) Release() error { return p.bar.Release(p) }
 
 func (b *BAR) misused(err error) error {
 	b.stats.Misused++

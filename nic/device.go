@@ -100,9 +100,9 @@ func (d *Device) begin(now frame.Time) {
 	d.CM.Begin(now)
 }
 
-// Poll does all output that is due and returns the time at which it wants to
-// be called again, frame.Never if only a frame can change anything. While a
-// link has no room it must be called again as soon as there is some.
+// Poll does all output that is due and returns when it wants to be called again,
+// frame.Never if only a frame can change anything. While a link has no room it
+// must be called again as soon as there is some.
 func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true

@@ -59,10 +59,9 @@ func (t *tcpTransport) Unreachable(n *ip.Notice) {
 	t.engine.Unreachable(n.Local, n.Remote, binary.BigEndian.Uint32(n.Payload[4:]), n.Hard, n.MTU, n.Now)
 }
 
-// Lost implements ip.Transport. The engine hears of it in the next Poll, as it
-// may be in the middle of sending now. Only an opening segment counts as lost
-// for good: an established connection may outlive a silent neighbor (RFC 1122
-// section 4.2.3.9).
+// Lost implements ip.Transport. The engine, which may be sending now, hears of it
+// in the next Poll. Only an opening segment is lost for good: an established
+// connection may outlive a silent neighbor (RFC 1122 section 4.2.3.9).
 func (t *tcpTransport) Lost(local, remote netip.AddrPort, payload []byte) {
 	if h, _, err := tcp.Parse(payload); err == nil {
 		t.lost = append(t.lost, lost{local, remote, uint32(h.Seq), h.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN})

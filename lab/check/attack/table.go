@@ -39,8 +39,9 @@ func document(results []result, o options, took time.Duration, load string) []by
 	var b strings.Builder
 	var uts unix.Utsname
 	_ = unix.Uname(&uts) // an empty name is one, too
+	linux, _, _ := strings.Cut(unix.ByteSliceToString(uts.Release[:]), "-")
 	fmt.Fprintf(&b, "%s, Linux %s, %d CPUs, load %s before; %v, seed %d.\n\n", time.Now().UTC().Format("2006-01-02"),
-		unix.ByteSliceToString(uts.Release[:]), runtime.NumCPU(), load, took.Round(time.Second), o.seed)
+		linux, runtime.NumCPU(), load, took.Round(time.Second), o.seed)
 	b.WriteString("| row | what | how often | MiB before | after | outcome |\n|---|---|--:|--:|--:|---|\n")
 	for _, r := range results {
 		often := fmt.Sprintf("%d %s", r.count, r.unit)

@@ -297,7 +297,7 @@ func (s *shared) provoke(ctx context.Context, port uint16) (local, remote netip.
 	st := newStream(newPattern(1), 1000, 1, ended)
 	_, conn := s.sides(ctx, port, true, true, st)
 	defer conn.Close()
-	local, remote = st.conn.Local(), st.conn.Remote()
+	s.do(func(*toe.Engine, frame.Time) { local, remote = st.conn.Local(), st.conn.Remote() })
 	s.inject(strays(remote, local)...)
 	time.Sleep(settle)
 	var before, after toe.Stats
@@ -334,12 +334,18 @@ func TestPathMTUBelongsToTheQuoted(t *testing.T) {
 	st := newStream(newPattern(1), octets, 1, ended)
 	_, conn := s.sides(ctx, 5001, true, true, st)
 	defer conn.Close()
+	var local, remote netip.AddrPort
+	var mss int
+	var acked uint64
+	look := func(*toe.Engine, frame.Time) {
+		local, remote, mss, acked = st.conn.Local(), st.conn.Remote(), st.conn.MSS(), st.acked
+	}
+	s.do(look)
 	s.mu.Lock()
-	s.watch = st.conn.Local()
+	s.watch = local
 	s.mu.Unlock()
 	peer := make(chan end, 1)
 	go func() { peer <- converse(conn, newPattern(2), 0) }()
-	mss := st.conn.MSS()
 	for mss > 1200 && ctx.Err() == nil {
 		s.mu.Lock()
 		seq := tcp.Seq(0)
@@ -347,9 +353,9 @@ func TestPathMTUBelongsToTheQuoted(t *testing.T) {
 			seq = s.sent.Seq
 		}
 		s.mu.Unlock()
-		s.inject(tooBig(st.conn.Local(), st.conn.Remote(), seq))
-		s.do(func(*toe.Engine, frame.Time) { mss = st.conn.MSS() })
-		if st.acked == octets {
+		s.inject(tooBig(local, remote, seq))
+		s.do(look)
+		if acked == octets {
 			break
 		}
 	}

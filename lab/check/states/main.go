@@ -10,6 +10,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -88,18 +89,33 @@ type guest struct {
 	world *live.World
 }
 
-// rows runs scripts.
+// mostStopped is how many guests may stop before that is an error: now and then
+// siw_destroy_listen finds its list damaged, which ends the guest's kernel.
+const mostStopped = 3
+
+// rows runs scripts; what a guest that stopped has not run goes to another one.
 func (g *guest) rows(ctx context.Context, scripts []*script.Script) (_ []Row, err error) {
-	if g.world == nil {
-		if g.world, err = live.NewWorld(ctx, g.image, g.lanes, life); err != nil {
+	var results []live.Result
+	for stopped := 0; ; {
+		if g.world == nil {
+			if g.world, err = live.NewWorld(ctx, g.image, g.lanes, life); err != nil {
+				return nil, err
+			}
+		}
+		done := map[*script.Script]bool{}
+		err := g.world.Run(ctx, scripts, false, func(r live.Result) {
+			results, done[r.Script] = append(results, r), true
+		})
+		if err == nil {
+			return NewRows(library, results)
+		}
+		if stopped++; stopped == mostStopped || !errors.Is(err, live.ErrStopped) {
 			return nil, err
 		}
+		fmt.Printf("%v; the other scripts run in a new guest\n", err)
+		g.close()
+		scripts = slices.DeleteFunc(slices.Clone(scripts), func(s *script.Script) bool { return done[s] })
 	}
-	var results []live.Result
-	if err := g.world.Run(ctx, scripts, false, func(r live.Result) { results = append(results, r) }); err != nil {
-		return nil, err
-	}
-	return NewRows(library, results)
 }
 
 // close ends the guest; the next scripts have one of their own.

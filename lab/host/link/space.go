@@ -5,22 +5,32 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"tapir/lab/host/netns"
 )
 
-// Undo is what has to be undone at the end.
-type Undo struct{ list []func() }
+// Undo is what has to be undone at the end. Several goroutines may add to it.
+type Undo struct {
+	mu   sync.Mutex
+	list []func()
+}
 
 // Add adds a function to run at the end, before those added earlier.
-func (u *Undo) Add(fn func()) { u.list = append(u.list, fn) }
+func (u *Undo) Add(fn func()) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.list = append(u.list, fn)
+}
 
 // Run undoes everything, latest first.
 func (u *Undo) Run() {
+	u.mu.Lock()
 	list := u.list
 	u.list = nil
+	u.mu.Unlock()
 	for _, fn := range slices.Backward(list) {
 		fn()
 	}

@@ -6,6 +6,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -191,9 +192,9 @@ func (w *World) Close() {
 // prepare gives the guest the driver and the MTU that a script asks for.
 func (w *World) prepare(ctx context.Context, want setup) error {
 	if err := w.Guest.LoadSiw(ctx, strings.Fields(want.siw)...); err != nil {
-		return err
+		return w.explain(err)
 	}
-	return w.Guest.SetMTU(ctx, want.mtu)
+	return w.explain(w.Guest.SetMTU(ctx, want.mtu))
 }
 
 // run runs one script on a lane. The guest must be prepared for it.
@@ -231,6 +232,9 @@ func (w *World) dial() (conn net.Conn, err error) {
 	return conn, err
 }
 
+// ErrStopped is found in errors of a guest whose kernel has stopped.
+var ErrStopped = errors.New("the guest's kernel has stopped")
+
 // explain adds what the guest's kernel said when it stopped, if it did.
 func (w *World) explain(err error) error {
 	if err == nil {
@@ -252,5 +256,5 @@ func (w *World) explain(err error) error {
 			break
 		}
 	}
-	return fmt.Errorf("%w; the guest's kernel has stopped: %s", err, strings.TrimSpace(why))
+	return fmt.Errorf("%w; %w: %s", err, ErrStopped, strings.TrimSpace(why))
 }

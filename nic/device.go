@@ -112,6 +112,9 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.IP.Poll(now)
 	d.Wire.Flush(now)
 	second := d.os.Poll(now)
+	if d.Wire.Flow.Tx {
+		second = min(second, d.Wire.Relieve(d.os.Fill(), d.cfg.MAC, d.pool, now))
+	}
 	d.tcp.reportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
 	d.IWARP.Poll(now)

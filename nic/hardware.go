@@ -56,7 +56,7 @@ func (b below) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) 
 func (b below) Carrier(l hardware.Link) {
 	d := b.d
 	d.Wire.Loopback(port.LoopPHY, l.Looped)
-	d.Wire.SetSpeed(l.Speed)
+	d.Wire.SetLink(port.Link{Speed: l.Speed, RxPause: l.RxPause, TxPause: l.TxPause}, b.Now())
 	d.tcp.setSegments()
 	d.Verbs.SetCarrier(l.Up)
 }

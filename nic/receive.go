@@ -3,6 +3,7 @@ package nic
 import (
 	"tapir/nic/ip"
 	"tapir/nic/nicdrop"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/headers"
 )
@@ -82,6 +83,10 @@ func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
 		d.Wire.Trace(frame.Inbound, f, nil, nicdrop.Port, now)
 		d.Hardware.Closed(f.Bytes(), now)
 		f.Release()
+		return
+	}
+	if ether.IsMACControl(f.Bytes()) {
+		d.Wire.Control(f, d.cfg.MAC, now)
 		return
 	}
 	if d.holds {

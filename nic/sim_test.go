@@ -235,6 +235,9 @@ func (s *station) hear(b []byte, _ frame.Offload) {
 		return
 	}
 	r := received{eth: h}
+	if h.Type == ether.TypeMACControl {
+		return
+	}
 	if h.Type == ether.TypeARP {
 		if r.arp, err = arp.Parse(b[n:]); err != nil {
 			s.w.t.Errorf("bad ARP on the wire: %v", err)

@@ -10,6 +10,7 @@ import (
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
 	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
 	"tapir/nic/view"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -103,6 +104,14 @@ func (d *Device) steer(f *frame.Frame) bool {
 		}
 	}
 	return true
+}
+
+// fill is how full the ring to the second engine is, in parts of pacing.Full.
+func (c *engines) fill() int {
+	if c == nil || c.second == nil {
+		return 0
+	}
+	return c.second.in.Len() * pacing.Full / cmt.RingFrames
 }
 
 // flush ends a batch for the second engine.

@@ -81,6 +81,10 @@ type Device struct {
 	host   bool // there is a host TAP
 	drops  frame.Drops
 	pf     *pacing.Node // the function in the transmit scheduler of its port
+	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
+	// lossless, it keeps what came before the other end has heard of one.
+	buffer   frame.Queue
+	lossless bool
 
 	interrupts interrupts
 	selftest   selftesting

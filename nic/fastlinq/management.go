@@ -307,8 +307,9 @@ func (d driver) linkChanged(frame.Time) {
 	m := &d.management
 	m.events.links++
 	s := m.mcp.LinkState()
+	d.lossless = s.TxFlowControl
 	d.nic.Carrier(hardware.Link{Up: s.LinkUp, Looped: s.LinkUp && m.mcp.LinkParams().Loopback != mfw.LoopbackNone,
-		Speed: int(s.LineSpeed)})
+		Speed: int(s.LineSpeed), RxPause: s.RxFlowControl, TxPause: s.TxFlowControl})
 }
 
 // recover is a process kill: the driver unloads without the firmware, and

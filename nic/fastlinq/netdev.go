@@ -8,7 +8,9 @@ import (
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/settings"
+	"tapir/nic/pacing"
 	"tapir/nic/view"
+	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
 
@@ -81,8 +83,21 @@ func (h hostFunction) FromWire(f *frame.Frame) {
 	if d.cmt != nil && d.steer(f) {
 		return
 	}
-	if r := d.function.Receive(f); r != frame.DropNone {
-		d.nic.Drop(frame.Host, f, r)
+	switch {
+	case !d.lossless || d.buffer.Len() == 0 && d.function.Fill() < pacing.Full:
+		h.receive(f)
+	case !d.buffer.Push(f, bufferFrames):
+		d.nic.Drop(frame.Host, f, drop.HostQueue)
+	}
+}
+
+// bufferFrames bounds the packet buffer.
+const bufferFrames = 512
+
+// receive takes a frame into a receive queue.
+func (h hostFunction) receive(f *frame.Frame) {
+	if r := h.d.function.Receive(f); r != frame.DropNone {
+		h.d.nic.Drop(frame.Host, f, r)
 	}
 }
 
@@ -127,6 +142,9 @@ func (d *Device) dropFromVport(side l2.Sides, f *frame.Frame, r frame.DropReason
 func (h hostFunction) Poll(now frame.Time) frame.Time {
 	d := h.d
 	next := d.pollSecond(now)
+	for d.buffer.Len() > 0 && d.function.Fill() < pacing.Full {
+		h.receive(d.buffer.Pop())
+	}
 	d.function.Flush()
 	if d.interrupts.report(now) {
 		d.interrupts.poll(now)
@@ -137,10 +155,18 @@ func (h hostFunction) Poll(now frame.Time) frame.Time {
 }
 
 // Due implements hostfn.Function.
-func (h hostFunction) Due() bool { return h.d.nic.HostRoom() > 0 && h.d.function.Due() }
+func (h hostFunction) Due() bool {
+	d := h.d
+	return d.nic.HostRoom() > 0 && d.function.Due() || d.buffer.Len() > 0 && d.function.Fill() < pacing.Full
+}
 
 // Waiting implements hostfn.Function.
-func (h hostFunction) Waiting() int { return h.d.function.Waiting() + h.d.cmt.waiting() }
+func (h hostFunction) Waiting() int {
+	return h.d.function.Waiting() + h.d.buffer.Len() + h.d.cmt.waiting()
+}
+
+// Fill implements hostfn.Function. Queues of the second engine fill the ring to it.
+func (h hostFunction) Fill() int { return max(h.d.function.Fill(), h.d.cmt.fill()) }
 
 // shape limits the function to the share of the port that the management firmware
 // gives it. Two engines cannot share a rate.

@@ -115,6 +115,8 @@ type Link struct {
 	Up     bool
 	Looped bool // the port turns its own frames back
 	Speed  int  // in Mb/s; 0: the device does not know, and does not pace
+	// RxPause and TxPause: the ends have agreed that PAUSE frames are obeyed, and sent.
+	RxPause, TxPause bool
 }
 
 // Bench is what the selftests of a device use of its NIC.

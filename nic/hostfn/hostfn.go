@@ -25,6 +25,8 @@ type Function interface {
 	Due() bool
 	// Waiting is the number of frames in the queues.
 	Waiting() int
+	// Fill is how full the fullest receive queue is, in parts of pacing.Full.
+	Fill() int
 }
 
 // NIC is what a function sees of its NIC.
@@ -64,6 +66,9 @@ func (None) Due() bool { return false }
 
 // Waiting implements Function.
 func (None) Waiting() int { return 0 }
+
+// Fill implements Function.
+func (None) Fill() int { return 0 }
 
 // Rule claims a flow of received packets for a queue, or drops it. The zero value
 // of a field of the flow means any.

@@ -59,5 +59,8 @@ func pass(q []*frame.Frame, room int, to func(*frame.Frame)) []*frame.Frame {
 // Due implements hostfn.Function.
 func (h *host) Due() bool { return len(h.rx) > 0 && h.nic.HostRoom() > 0 }
 
+// Fill implements hostfn.Function: an ideal port has nobody to agree with on pause.
+func (h *host) Fill() int { return 0 }
+
 // Waiting implements hostfn.Function.
 func (h *host) Waiting() int { return len(h.rx) + len(h.tx) }

@@ -22,12 +22,16 @@ const (
 	Offload                                      // sent with work to do that does not fit the frame
 	Engine                                       // for an engine that has failed
 	EngineRing                                   // the ring to the other engine was full
+	Pause                                        // a PAUSE frame for another station
+	PauseOff                                     // a PAUSE frame, which the ends have not agreed on
+	MACControl                                   // for the MAC, with an opcode that it does not know
 	end
 )
 
 func init() {
 	frame.RegisterDrops(first, "owned by engine", "port down", "no active vport", "TTL 0", "n-tuple rule",
-		"anti-spoofing", "control frame", "impossible offload", "engine failed", "engine ring full")
+		"anti-spoofing", "control frame", "impossible offload", "engine failed", "engine ring full", "pause address",
+		"pause not agreed", "unknown MAC control")
 }
 
 // All are the reasons for which a NIC may discard a frame, shared ones first.

@@ -35,6 +35,9 @@ type Tree struct {
 	now     frame.Time
 	round   uint64
 	limits  int        // nodes with a rate
+	paused  frame.Time // until when nothing leaves; 0: it does
+	began   frame.Time // when the pause began
+	idle    time.Duration
 	held    frame.Time // when the first refused frame may leave
 	yielded bool       // somebody was refused in favour of another
 }
@@ -65,14 +68,39 @@ func (t *Tree) Port() *Node {
 	return &t.root
 }
 
-// Paces tells whether the port has a rate.
-func (t *Tree) Paces() bool { return t.root.rate > 0 }
+// Paces tells whether the port has a rate, or is paused.
+func (t *Tree) Paces() bool { return t.root.rate > 0 || t.paused > 0 }
 
 // Begin begins a round of asking at a time.
 func (t *Tree) Begin(now frame.Time) {
 	t.now, t.held, t.yielded = now, frame.Never, false
 	t.round++
+	if t.paused > 0 && t.paused <= now {
+		t.resume(t.paused)
+	}
 }
+
+// Pause keeps everything from leaving until a time; one that has passed ends that.
+func (t *Tree) Pause(until, now frame.Time) {
+	switch {
+	case until > now && t.paused == 0:
+		t.paused, t.began = until, now
+	case until > now:
+		t.paused = until
+	case t.paused > 0:
+		t.resume(now)
+	}
+}
+
+// resume ends a pause. The line was not free meanwhile.
+func (t *Tree) resume(at frame.Time) {
+	t.idle += at.Sub(t.began)
+	t.root.at = max(t.root.at, at)
+	t.paused = 0
+}
+
+// Paused is how long nothing was allowed to leave, but for a pause that lasts.
+func (t *Tree) Paused() time.Duration { return t.idle }
 
 // Next is when to begin the next round for those that were refused in this one;
 // frame.Never: nobody was.
@@ -80,14 +108,14 @@ func (t *Tree) Next() frame.Time {
 	switch {
 	case t.yielded:
 		return t.now
-	case t.limits == 0:
+	case t.limits == 0 && t.paused == 0:
 		return frame.Never
 	}
 	return t.held
 }
 
 // Cuts tells whether senders below the node have to cut super-frames.
-func (n *Node) Cuts() bool { return n.tree.Paces() && n.tree.root.rate < SuperframeSpeed }
+func (n *Node) Cuts() bool { return n.tree.root.rate > 0 && n.tree.root.rate < SuperframeSpeed }
 
 // Child adds a node. One that is pulled takes turns with its pulled siblings, by
 // weight; for the others somebody else decides whose turn it is, by Tag.
@@ -135,11 +163,11 @@ func (n *Node) Tag() uint64 { return max(n.finish, n.parent.virtual) }
 func (n *Node) Chosen() { n.parent.virtual = n.Tag() }
 
 // Ready tells whether a frame may leave by the node now.
-func (n *Node) Ready() bool { return n.tree.limits == 0 || n.ready() }
+func (n *Node) Ready() bool { return n.tree.limits == 0 && n.tree.paused == 0 || n.ready() }
 
 func (n *Node) ready() bool {
 	t := n.tree
-	until := frame.Time(0)
+	until := t.paused
 	for m := n; m != nil; m = m.parent {
 		if m.rate > 0 && m.at > t.now {
 			until = max(until, m.at)
@@ -183,14 +211,14 @@ func (n *Node) refuse() {
 }
 
 // Departs tells whether a frame of which the first octets have gone before may
-// leave the node now: a super-frame leaves when the turn of its last segment has
+// leave the port now: a super-frame leaves when the turn of its last segment has
 // come. Else the frame waits; the node is taken from now on.
 func (n *Node) Departs(first int64) bool {
-	if n.rate == 0 {
-		return true
+	at := n.tree.paused
+	if at == 0 && n.rate > 0 {
+		n.at = n.start()
+		at = n.at.Add(time.Duration(first * 8000 / int64(n.rate)))
 	}
-	n.at = n.start()
-	at := n.at.Add(time.Duration(first * 8000 / int64(n.rate)))
 	if at <= n.tree.now {
 		return true
 	}

@@ -76,8 +76,13 @@ func (m *MACStats) add(cast, n int, k uint64) {
 // Counters are those of all frames, with names that begin with prefix.
 func (p *Port) Counters(prefix string) []Counter {
 	in, out := p.Frames[frame.Inbound], p.Frames[frame.Outbound]
-	return []Counter{view.Count(prefix+"rx_packets", in.Packets), view.Count(prefix+"rx_bytes", in.Bytes),
+	list := []Counter{view.Count(prefix+"rx_packets", in.Packets), view.Count(prefix+"rx_bytes", in.Bytes),
 		view.Count(prefix+"tx_packets", out.Packets), view.Count(prefix+"tx_bytes", out.Bytes)}
+	if p.name == frame.Wire {
+		list = append(list, view.Count("rx_pause_frames", p.Flow.Received), view.Count("tx_pause_frames", p.Flow.Sent),
+			view.Count("tx_pause_duration", uint64(p.Sched.Paused().Microseconds())))
+	}
+	return list
 }
 
 // MACCounters are those of the MAC, with qede's names.

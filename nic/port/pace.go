@@ -5,16 +5,6 @@ import (
 	"tapir/wire/frame"
 )
 
-// SetSpeed tells the speed of the link in Mb/s, to which the port paces what it
-// sends: each true frame takes the time of its octets, preamble, FCS and gap. At
-// Speed and above, and at 0, it does not pace.
-func (p *Port) SetSpeed(mbps int) {
-	if mbps >= Speed {
-		mbps = 0
-	}
-	p.Sched.Port().SetRate(mbps)
-}
-
 // paces tells whether the port holds frames back.
 func (p *Port) paces() bool { return p.Sched.Paces() }
 

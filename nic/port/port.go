@@ -55,8 +55,10 @@ type Port struct {
 	Stamped  uint64     // frames whose leaving was reported
 	LastSent frame.Time // of those
 
-	// Sched paces what leaves, to the speed that SetSpeed tells.
+	// Sched paces what leaves, to the speed that SetLink tells; Flow is what PAUSE
+	// frames do.
 	Sched pacing.Tree
+	Flow  pacing.Flow
 
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port

@@ -101,7 +101,12 @@ func (v *View) Counters() []view.Counter {
 // MACStats are the counters that ethtool -S shows, with qede's names.
 func (v *View) MACStats() []view.Counter {
 	drops := v.Drops()
+	flow := &v.Wire.Flow
 	return append(v.Wire.MACCounters(),
+		view.Count("rx_mac_crtl_frames",
+			flow.Received+drops[nicdrop.Pause]+drops[nicdrop.PauseOff]+drops[nicdrop.MACControl]),
+		view.Count("tx_mac_ctrl_frames", flow.Sent),
+		view.Count("rx_pause_frames", flow.Received), view.Count("tx_pause_frames", flow.Sent),
 		view.Count("no_buff_discards", drops[drop.NoBuffer]),
 		view.Count("mac_filter_discards", drops[drop.NotOurMAC]),
 		view.Count("packet_too_big_discard", drops[drop.Oversize]),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -198,6 +199,20 @@ func (m *machine) bridge() Check {
 		" here; matters only to a TAP that joins a bridge of this namespace", m.sudo("sysctl -w" + set)}
 }
 
+// pause finds TAPs in Linux bridges, which forward no PAUSE frame.
+func (m *machine) pause() Check {
+	const name = "PAUSE frames"
+	taps, _ := fs.Glob(m.FS, "sys/class/net/*/tun_flags")
+	for _, flags := range taps {
+		tap := path.Dir(flags)
+		if m.exists(tap + "/brport") {
+			return Check{name, Info, path.Base(tap) + " is in a Linux bridge, which drops PAUSE frames: NICs behind " +
+				"it lose frames instead", "tapir sw --port TAP --port TAP, in place of the bridge"}
+		}
+	}
+	return ok(name, "no TAP here is in a Linux bridge, which would drop them")
+}
+
 var version = regexp.MustCompile(`\d+(\.\d+)+`)
 
 // tools says what is missed without each.
@@ -208,16 +223,16 @@ var tools = map[string]string{
 }
 
 func (m *machine) tool(ctx context.Context, name, flag string) Check {
-	path, err := m.LookPath(name)
+	file, err := m.LookPath(name)
 	if err != nil {
 		return Check{name, Warn, "not found (" + tools[name] + ")", m.install(name)}
 	}
-	out, err := m.Output(ctx, path, flag)
+	out, err := m.Output(ctx, file, flag)
 	v := version.FindString(out)
 	return cmp.Or(
 		when(strings.Contains(out, "BusyBox"),
-			Check{name, Warn, path + " is BusyBox's and knows no tuntap", m.install(name)}),
-		when(err != nil, Check{name, Warn, fmt.Sprintf("%s %s: %v", path, flag, err), m.install(name)}),
-		when(v == "", ok(name, path)),
-		ok(name, v+" ("+path+")"))
+			Check{name, Warn, file + " is BusyBox's and knows no tuntap", m.install(name)}),
+		when(err != nil, Check{name, Warn, fmt.Sprintf("%s %s: %v", file, flag, err), m.install(name)}),
+		when(v == "", ok(name, file)),
+		ok(name, v+" ("+file+")"))
 }

@@ -199,6 +199,11 @@ func TestRemedies(t *testing.T) {
 			w.refuse(syscall.EPERM)
 		}, "user namespaces", Warn, "NICs work", dockerUser},
 
+		{"pause", func(w *world) { w.set("sys/class/net/tap0/tun_flags", "0x1002") }, "PAUSE frames", OK, "no TAP", ""},
+		{"pause bridged", func(w *world) {
+			w.set("sys/class/net/tap0/tun_flags", "0x1002")
+			w.set("sys/class/net/tap0/brport/state", "3")
+		}, "PAUSE frames", Info, "tap0 is in a Linux bridge", "tapir sw --port TAP --port TAP, in place of the bridge"},
 		{"seccomp", func(w *world) {}, "seccomp notify", OK, "ran a program", ""},
 		{"seccomp taken", func(w *world) { w.run = fmt.Errorf("supervise: %w", syscall.EBUSY) }, "seccomp notify", Warn, "another supervisor", "tapir run --via preload -- PROGRAM"},
 		{"seccomp forbidden", func(w *world) { w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile", "tapir run --via preload -- PROGRAM"},

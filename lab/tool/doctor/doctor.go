@@ -53,6 +53,7 @@ func (p Probe) Run(ctx context.Context) []Check {
 		m.yama(),
 		m.rdmaLibraries(),
 		m.bridge(),
+		m.pause(),
 		m.tool(ctx, "ip", "-V"),
 		m.tool(ctx, "tshark", "--version"),
 		m.tool(ctx, "tcpdump", "--version"),

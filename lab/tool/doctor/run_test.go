@@ -26,7 +26,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %s with remedy %q: want a remedy exactly where not ok", c.Name, c.State, c.Remedy)
 		}
 	}
-	want := []string{"kernel", "tun", "tap", "user namespaces", "seccomp notify", "yama", "rdma-core", "bridge netfilter", "ip", "tshark", "tcpdump"}
+	want := []string{"kernel", "tun", "tap", "user namespaces", "seccomp notify", "yama", "rdma-core", "bridge netfilter", "PAUSE frames", "ip", "tshark", "tcpdump"}
 	if !slices.Equal(names, want) {
 		t.Errorf("checks %q, want %q", names, want)
 	}

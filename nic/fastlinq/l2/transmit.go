@@ -122,9 +122,6 @@ func (fn *Function) dropOut(q *TxQueue, f *frame.Frame, r frame.DropReason) {
 	f.Release()
 }
 
-// typeMACControl is the EtherType of pause frames.
-const typeMACControl = 0x8808
-
 // check is stage 2: what the firmware does not send. It asserts on what the vport's
 // Errors name.
 func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
@@ -137,7 +134,7 @@ func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
 		return fn.mistake(v, e.BigPacket, drop.Oversize)
 	case v.antiSpoofing && !fn.owns(v, p.src):
 		return fn.mistake(v, e.AntiSpoofing, nicdrop.AntiSpoofing)
-	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.Type == typeMACControl || p.Type == ether.TypeLLDP):
+	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.Type == ether.TypeMACControl || p.Type == ether.TypeLLDP):
 		return fn.mistake(v, e.ControlFrame, nicdrop.Control)
 	case p.Tags > 0 && o.InsertVLAN:
 		return fn.mistake(v, e.VLANInsertWithInband, drop.WrongVLAN)

@@ -3,6 +3,7 @@ package qede
 import (
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
 	"tapir/wire/frame"
 )
 
@@ -38,6 +39,14 @@ func (n *Netdev) Relieve() {
 			n.napi[i] = true
 		}
 	}
+}
+
+// Fill is how full the fullest receive queue is, in parts of pacing.Full.
+func (n *Netdev) Fill() (most int) {
+	for _, q := range n.rxq {
+		most = max(most, (n.s.RxRing-q.Posted())*pacing.Full/n.s.RxRing)
+	}
+	return most
 }
 
 // Deliver passes received frames to the netdev's link, each queue that has

@@ -1,0 +1,148 @@
+package nic
+
+import (
+	"testing"
+	"time"
+
+	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/nicdrop"
+	"tapir/wire/drop"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// flood has the operating system send n frames of 1000 octets.
+func (e *ethernetHost) flood(n int) {
+	b := append(e.frame(e.s.mac, 0, 9), make([]byte, 1000)...)[:1000]
+	for range n {
+		f := e.w.pool.Get(len(b))
+		f.Append(b)
+		e.n.dev.Receive(frame.Host, []*frame.Frame{f}, e.w.now)
+	}
+}
+
+// PAUSE frames are obeyed for their quanta of 512 bit times, and 0 ends a pause.
+// Those for other stations, those that nobody agreed on, and other frames for the
+// MAC are counted drops that change nothing.
+//
+// MF-10
+func TestPauseIsObeyed(t *testing.T) {
+	e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}})
+	e.set("link_speed", "1G")
+	e.set("pause", "rx")
+	e.w.run(time.Millisecond)
+	pause := func(quanta uint16, change func(b []byte)) {
+		b := make([]byte, ether.PauseLen)
+		ether.PutPause(b, e.s.mac, quanta)
+		if change != nil {
+			change(b)
+		}
+		f := e.w.pool.Get(len(b))
+		f.Append(b)
+		e.n.dev.Receive(frame.Wire, []*frame.Frame{f}, e.w.now)
+	}
+	delayed := func() time.Duration {
+		t.Helper()
+		e.n.leaving()
+		at := e.w.now
+		e.flood(3)
+		e.w.run(time.Second / 10)
+		all := e.n.leaving()
+		if len(all) != 3 || all[2].System-all[0].System != 2*8192 {
+			t.Fatalf("%d frames", len(all))
+		}
+		return time.Duration(all[0].System - frame.Stamp(at))
+	}
+	for _, quanta := range []uint16{1, 100, 0xffff} {
+		pause(quanta, nil)
+		if got, want := delayed(), time.Duration(quanta)*512; got != want {
+			t.Errorf("%d quanta at 1 Gb/s: %v, want %v", quanta, got, want)
+		}
+	}
+	own := e.n.dev.cfg.MAC
+	pause(1000, func(b []byte) { copy(b, own[:]) })
+	pause(2000, nil) // takes the place of the first
+	if got := delayed(); got != 2000*512*time.Nanosecond {
+		t.Errorf("a second pause: %v", got)
+	}
+	pause(2000, nil)
+	pause(0, nil)
+	if got := delayed(); got != 0 {
+		t.Errorf("after 0 quanta: %v", got)
+	}
+	if got, paused := e.n.counter("rx_pause_frames"), e.n.counter("tx_pause_duration"); got != 7 || paused < 34_000 {
+		t.Errorf("%d frames, %d us", got, paused)
+	}
+	for _, c := range []struct {
+		reason frame.DropReason
+		change func(b []byte)
+	}{
+		{nicdrop.Pause, func(b []byte) { copy(b, ether.Broadcast[:]) }},
+		{nicdrop.Pause, func(b []byte) { b[5] = 2 }},
+		{nicdrop.MACControl, func(b []byte) { b[15] = 7 }},
+	} {
+		before := e.n.dev.Drops()
+		if pause(0xffff, c.change); delayed() != 0 {
+			t.Errorf("%v: obeyed", c.reason)
+		}
+		if after := e.n.dev.Drops(); after[c.reason] != before[c.reason]+1 {
+			t.Errorf("%v: not counted", c.reason)
+		}
+	}
+	e.set("pause", "tx")
+	e.w.run(time.Millisecond)
+	if pause(0xffff, nil); delayed() != 0 || e.n.dev.Drops()[nicdrop.PauseOff] != 1 {
+		t.Error("obeyed without agreement")
+	}
+}
+
+// slowHost takes as many frames as it has room for.
+type slowHost struct{ *hostSide }
+
+func (h slowHost) Transmit(f *frame.Frame) {
+	h.room--
+	h.hostSide.Transmit(f)
+}
+
+// Between a fast sender and a NIC whose operating system is slow no frame is lost
+// where the two agree on PAUSE, and some are where they do not: what fills a
+// receive queue stops the sender, and what drains it lets it go on.
+//
+// MF-10
+func TestPauseLosesNothing(t *testing.T) {
+	for _, c := range []struct {
+		set      []string
+		lossless bool
+	}{{[]string{"pause", "auto"}, true}, {[]string{"pause", "none"}, false}, {[]string{"pause", "rx"}, false},
+		{[]string{"partner_pause", "none"}, false}} {
+		pause, lossless := c.set[1], c.lossless
+		e := newEthernetHost(t, Config{})
+		slow := &hostSide{w: e.w, held: e.h.held}
+		n := &node{w: e.w, room: 64}
+		e.w.attach(n, Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24"),
+			Hardware: &fastlinq.Config{Ethernet: fastlinq.Ethernet{RxRing: 128}}}, Env{Pool: e.w.pool, Wire: n, Host: slowHost{slow}, Reserver: slow})
+		n.dev.LinkUp(e.w.now)
+		if err := n.dev.Set(Setting{c.set[0], pause}); err != nil {
+			t.Fatal(err)
+		}
+		e.s.mac = n.dev.cfg.MAC // to whom flood sends
+		e.w.run(time.Millisecond)
+		const frames = 1200
+		for left := frames; left > 0 || len(slow.got) < frames && e.w.now < frame.Time(time.Hour+time.Second); {
+			k := min(left, 200-e.n.dev.Netdev(0).Waiting(), 20)
+			e.flood(k)
+			left -= k
+			slow.room = 1
+			e.w.run(20 * time.Microsecond)
+			slow.room = 0
+		}
+		lost := n.dev.Drops()[drop.HostQueue]
+		if lossless != (lost == 0) || lossless && len(slow.got) != frames {
+			t.Errorf("%s: %d frames lost, %d of %d arrived", pause, lost, len(slow.got), frames)
+		}
+		if sent, got := n.counter("tx_pause_frames"), e.n.counter("rx_pause_frames"); lossless != (sent > 2) || sent != got {
+			t.Errorf("%s: %d PAUSE frames, %d received", pause, sent, got)
+		}
+	}
+}

@@ -71,6 +71,9 @@ func TestPFParams(t *testing.T) {
 	}{
 		{RDMA{DesiredCNQs: 9}, "9 CNQs desired, the device has 8"},
 		{RDMA{NumMRs: 1}, "one region is reserved"},
+		{RDMA{NumMRs: 131072}, "num_mrs 131072: the hardware has 131071"},
+		{RDMA{NumSRQs: 32769}, "num_srqs 32769: the hardware has 32768"},
+		{RDMA{Limits: verbs.Limits{MaxCNQ: 65}}, "max_cnq 65: the hardware has 64"},
 		{RDMA{NumQPs: -1}, "negative"},
 		{RDMA{Personality: 7}, "use iwarp or eth"},
 	} {

@@ -60,11 +60,16 @@ func (c *contexts) start() error {
 	if err := c.lead().RegisterAsync(cxt.IWARP, c.heard); err != nil {
 		return err
 	}
+	if cnqs, share := len(c.d.verbs.Notifications()), c.lead().Share(ecore.CNQRAM).Num; cnqs > share {
+		return status.NoResources.Errorf("%d completion notification queues: the function's share is %d", cnqs, share)
+	}
 	c.waits = false
 	if _, err := c.post(c.lead().SlowpathCID(), rdma.FuncInit, nil); err != nil {
 		return err
 	}
 	c.on = true
+	tasks, _ := c.manager().Tasks(cxt.IWARP)
+	c.d.verbs.LimitTasks(tasks)
 	return c.d.verbs.TakeContexts()
 }
 

@@ -40,6 +40,9 @@ type driverCore struct {
 var (
 	_ = [1]int{}[hardware.DefaultQPs-ecore.DefaultQPs]
 	_ = [1]int{}[hardware.MaxQPs-ecore.MaxQPs]
+	_ = [1]int{}[hardware.DefaultSRQs-ecore.DefaultSRQs]
+	_ = [1]int{}[hardware.MaxSRQs-ecore.MaxSRQs]
+	_ = [1]int{}[hardware.MaxTasks-ecore.MaxTasks]
 )
 
 // composeCore makes the driver core of a function that has its board to
@@ -90,13 +93,13 @@ func (d *Device) Core() *ecore.Dev { return d.core.dev }
 // Chip is the hardware below it, with its faults.
 func (d *Device) Chip() *ecore.Chip { return d.core.chip }
 
-// pfParams are the parameters of the function. What the configuration allows
-// beyond what a function can have contexts for has none.
+// pfParams are the parameters of the function: contexts for all that the
+// configuration allows.
 func (d driver) pfParams() (p ecore.PFParams) {
 	l := d.verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
 	if d.cfg.RDMA {
-		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, min(l.MaxMR, ecore.MaxTasks), min(l.MaxSRQ, ecore.DefaultSRQs)
+		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, 1+max(l.MaxMR, l.MaxMW), l.MaxSRQ
 	}
 	return p
 }
@@ -221,7 +224,7 @@ func (d display) DeviceRows() (rows []view.DeviceRow) {
 		textRow("core_health", "%s", d.core.dev.HealthState())}
 	policy := param.Find(d.Config().Params(), "fw_load_policy").Get()
 	for _, h := range d.core.dev.Show() {
-		rows = append(rows, hwfnRows(&h, policy)...)
+		rows = append(rows, d.hwfnRows(&h, policy)...)
 	}
 	rows = append(rows, d.contexts.rows()...)
 	health := d.core.dev.Health()
@@ -250,7 +253,7 @@ func countRow(name, what string, n uint64) view.DeviceRow {
 }
 
 // hwfnRows describes a hwfn, which takes its firmware by a policy.
-func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
+func (d display) hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
 	rows := []view.DeviceRow{
 		textRow("hwfn", "%s-%d: %v, function %d, MF mode %v", h.Device, h.Hwfn, h.Chip, h.PF, h.MF),
 		textRow("core_personality", "%v", h.Personality),
@@ -266,8 +269,8 @@ func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
 			rows = append(rows, textRow("tunnel", "%v", ecore.Tunnel(t)))
 		}
 	}
-	for r, s := range h.Shares {
-		rows = append(rows, textRow("share", "%v %d", ecore.Resource(r), s.Num))
+	for _, s := range d.shares(h) {
+		rows = append(rows, view.DeviceRow{Name: "share", Value: s.of.String(), Used: s.used, Limit: new(s.limit)})
 	}
 	rows = append(rows, useRow("ptt", hw.Allocatable-h.PTT.Free, hw.Allocatable, int(h.PTT.Lent)))
 	for _, c := range h.CIDs {
@@ -281,7 +284,7 @@ func hwfnRows(h *ecore.HwfnInfo, policy string) []view.DeviceRow {
 	}
 	rows = append(rows,
 		partRow("ilt", "lines", h.ILTUsed, h.ILTLimit), partRow("ilt", "mapped on use", h.ILTMapped, h.ILTUsed),
-		partRow("rdma_tasks", "", h.Tasks, h.Tasks+h.TasksLess),
+		partRow("rdma_tasks", "", min(d.verbs.Tasks(), h.Tasks), h.Tasks),
 		partRow("rt_slots", "", h.RTValid, rt.Slots),
 		useRow("spq", h.SPQ.InUse, spq.Elements, int(h.SPQ.Posted)),
 		countRow("spq_completed", "", h.SPQ.Completed), countRow("spq_waited", "", h.SPQ.Unlimited),

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/view"
@@ -113,9 +112,9 @@ func (d display) DevlinkResources() (list []view.DevlinkResource) {
 				Size: c.Count, Occ: new(c.Used)})
 		}
 		list = append(list, view.DevlinkResource{Name: at + "ilt_lines", Size: h.ILTLimit, Occ: new(h.ILTUsed)})
-		for r, s := range h.Shares {
-			list = append(list, view.DevlinkResource{Name: at + "share_" +
-				strings.ToLower(strings.ReplaceAll(ecore.Resource(r).String(), " ", "_")), Size: s.Num})
+		for _, s := range d.shares(&h) {
+			list = append(list, view.DevlinkResource{Name: at + "share_" + strings.ToLower(s.of.String()),
+				Size: s.limit, Occ: s.used})
 		}
 	}
 	return list

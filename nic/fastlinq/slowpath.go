@@ -184,7 +184,7 @@ func (d *Device) open(open bool) error {
 		d.contexts.stop()
 		return d.setNetdev(&d.cfg)
 	}
-	return errors.Join(d.contexts.start(), d.setNetdev(&d.cfg))
+	return errors.Join(d.giveShares(), d.contexts.start(), d.setNetdev(&d.cfg))
 }
 
 // RamrodName names a command: "ETH VPORT_START".

@@ -18,10 +18,14 @@ import (
 // MaxQueues is the share of a function in the device's queues, each way.
 const MaxQueues = 32
 
-// Queue pairs of iWARP: those that drivers ask for, and all that there can be.
+// Objects of RDMA: those that drivers ask for, and all that there can be.
 const (
-	DefaultQPs = 8192
-	MaxQPs     = 32512
+	DefaultQPs  = 8192
+	MaxQPs      = 32512 // of iWARP
+	DefaultSRQs = 8192
+	MaxSRQs     = 32 * 1024
+	MaxTasks    = 128*1024 - 1 // of memory regions and windows together, one of them reserved
+	MaxCNQs     = 64
 )
 
 // Device is a device with its ports and functions.

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"fmt"
 
 	"tapir/nic/hardware"
@@ -9,8 +10,8 @@ import (
 )
 
 // RDMA sets up the RDMA side of a NIC, with the names of the FastLinQ driver
-// core. Zero fields take the value of verbs.DefaultLimits, but for the queue
-// pairs of iWARP, each of which takes a connection id.
+// core. Zero fields take the value of verbs.DefaultLimits, but for what hardware has
+// less of.
 type RDMA struct {
 	verbs.Limits
 	// Personality chooses iWARP, or Ethernet alone: then objects are refused.
@@ -36,8 +37,9 @@ func (r *RDMA) Resources() verbs.Limits {
 			*f.to = f.v
 		}
 	}
-	if r.Personality == verbs.IWARP && l.MaxQP == 0 {
-		l.MaxQP = hardware.DefaultQPs
+	if r.Personality == verbs.IWARP {
+		l.MaxQP, l.MaxSRQ = cmp.Or(l.MaxQP, hardware.DefaultQPs), cmp.Or(l.MaxSRQ, hardware.DefaultSRQs)
+		l.MaxMR, l.MaxMW = cmp.Or(l.MaxMR, hardware.MaxTasks-1), cmp.Or(l.MaxMW, hardware.MaxTasks-1)
 	}
 	return l
 }
@@ -53,6 +55,16 @@ func (r *RDMA) Validate() error {
 		return fmt.Errorf("%d queue pairs: iWARP has connection ids for %d", max(r.NumQPs, r.MaxQP), hardware.MaxQPs)
 	case r.NumMRs == 1:
 		return fmt.Errorf("num_mrs 1: one region is reserved, use 2 or more")
+	}
+	for _, f := range []struct {
+		name    string
+		v, most int
+	}{{"num_mrs", max(r.NumMRs, r.MaxMR+1, r.MaxMW+1), hardware.MaxTasks},
+		{"num_srqs", max(r.NumSRQs, r.MaxSRQ), hardware.MaxSRQs},
+		{"max_cnq", max(r.MaxCNQ, r.DesiredCNQs), hardware.MaxCNQs}} {
+		if r.Personality == verbs.IWARP && f.v > f.most {
+			return fmt.Errorf("%s %d: the hardware has %d", f.name, f.v, f.most)
+		}
 	}
 	return nil
 }
@@ -77,9 +89,10 @@ func (c *Bound) rdmaRows() []*param.Row {
 		{"min_dpis", "contexts that can be open at a time", &c.RDMA.MinDPIs, defaults.MaxContext, 1},
 		{"num_qps", "queue pairs, at most 32512 of iWARP; there are twice as many completion queues", &c.RDMA.NumQPs,
 			hardware.DefaultQPs, 1},
-		{"num_mrs", "memory regions; one is reserved", &c.RDMA.NumMRs, defaults.MaxMR + 1, 2},
-		{"num_srqs", "shared receive queues", &c.RDMA.NumSRQs, defaults.MaxSRQ, 1},
-		{"max_cnq", "completion notification queues that there are", &c.RDMA.MaxCNQ, defaults.MaxCNQ, 1},
+		{"num_mrs", "memory regions, at most 131071; one is reserved, windows count with them", &c.RDMA.NumMRs,
+			hardware.MaxTasks, 2},
+		{"num_srqs", "shared receive queues, at most 32768", &c.RDMA.NumSRQs, hardware.DefaultSRQs, 1},
+		{"max_cnq", "completion notification queues that there are, at most 64", &c.RDMA.MaxCNQ, defaults.MaxCNQ, 1},
 		{"desired_cnq", "completion notification queues to start with, 0 for all; more than max_cnq is an error",
 			&c.RDMA.DesiredCNQs, 0, 0},
 		{"max_qp_wr", "work requests per send or receive queue", &c.RDMA.MaxQPWR, defaults.MaxQPWR, 1},

@@ -56,7 +56,7 @@ func TestValues(t *testing.T) {
 		{"phc_ppb", "0", "-1.5", "-1.5"},
 		{"phc_quantum", "1ns", "2ms", ""},
 		{"personality", "iwarp", "eth", "eth"},
-		{"num_mrs", "1024001", "1", ""},
+		{"num_mrs", "131071", "1", ""},
 	} {
 		r := param.Find(bound(), c.name)
 		if r == nil || r.Get() != c.def {

@@ -82,6 +82,7 @@ type Device struct {
 	raise    func(cnq int)
 	raised   [NumEventTypes]uint64
 
+	tasks    int // of memory regions and windows together, one of them reserved; 0: no limit
 	objects  [numKinds]int
 	nextNum  [numKinds]uint32
 	contexts roster.Roster[Context]

@@ -35,6 +35,13 @@ type object struct {
 // Num is the object's number within its device and kind, from 1.
 func (o *object) Num() uint32 { return o.num }
 
+// Tasks is how many tasks of the hardware are in use: one is reserved, and each
+// memory region and window has one.
+func (d *Device) Tasks() int { return 1 + d.objects[kindMR] + d.objects[kindMW] }
+
+// LimitTasks says how many there are.
+func (d *Device) LimitTasks(n int) { d.tasks = n }
+
 // add counts a new object, which its parent must outlive.
 func (d *Device) add(k kind, parent *object) (object, error) {
 	limit := d.limits.most()[k]
@@ -45,6 +52,8 @@ func (d *Device) add(k kind, parent *object) (object, error) {
 		return object{}, fmt.Errorf("%s: %s %d: %w", kindNames[k], kindNames[parent.kind], parent.num, ErrDestroyed)
 	case d.objects[k] >= limit:
 		return object{}, fmt.Errorf("%s: %d exist: %w", kindNames[k], limit, ErrLimit)
+	case (k == kindMR || k == kindMW) && d.tasks > 0 && d.Tasks() >= d.tasks:
+		return object{}, fmt.Errorf("%s: all %d tasks are in use: %w", kindNames[k], d.tasks, ErrLimit)
 	}
 	d.objects[k]++
 	d.nextNum[k]++

@@ -144,7 +144,7 @@ const (
 	DefaultSRQs   = 8192
 	maxRoCEQPs    = 32 * 1024
 	maxIWARPQPs   = 64*1024 - 256
-	maxSRQs       = 32 * 1024
+	MaxSRQs       = 32 * 1024
 	coreCIDs      = 1 + 4 // the slowpath queue, and light L2 queues
 	pfQueues      = 12    // physical queues of a PF: a traffic class each, and 4 of its own
 	vfQueues      = 1
@@ -172,7 +172,7 @@ func (h *Hwfn) contexts() (cxt.Config, error) {
 		c.Protocols[cxt.FCoE] = cxt.Counts{CIDs: p.Storage.Cons, Tasks: p.Storage.Tasks}
 	}
 	if c.RDMA != cxt.Common {
-		c.SRQs = min(p.RDMA.SRQs, maxSRQs)
+		c.SRQs = min(p.RDMA.SRQs, MaxSRQs)
 	}
 	limit := kindLimits[h.dev.cfg.Chip.Kind].vfs
 	if p.VFs < 0 || p.VFs > limit {

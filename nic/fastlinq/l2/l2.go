@@ -136,6 +136,36 @@ func New(cfg Config) *Function {
 // Share is what the function has of the engine.
 func (fn *Function) Share() Share { return fn.cfg.Share }
 
+// SetShare changes that. BUSY: a vport is started; INVAL: no engine has so many.
+func (fn *Function) SetShare(s Share) error {
+	switch {
+	case s == fn.cfg.Share:
+		return nil
+	case len(fn.started) > 0:
+		return status.Busy.Errorf("another share while vport %d is started", fn.started[0].id)
+	case s.Vports > maxVports:
+		return status.Inval.Errorf("%d vports: an engine has %d", s.Vports, maxVports)
+	}
+	fn.cfg.Share, fn.vports, fn.zones = s, make([]*vport, s.Vports), make([]zone, s.Queues)
+	return nil
+}
+
+// Used is what of its share the function uses.
+func (fn *Function) Used() Share {
+	u := Share{Vports: len(fn.started), MACs: fn.macs, VLANs: fn.vlans, Rules: len(fn.rules.by)}
+	for i := range fn.zones {
+		if z := &fn.zones[i]; z.rx != nil || z.tx > 0 {
+			u.Queues++
+		}
+	}
+	for _, v := range fn.started {
+		if v.rss.enabled {
+			u.RSSEngines++
+		}
+	}
+	return u
+}
+
 // Drops counts the frames of the port that no vport took, by reason.
 func (fn *Function) Drops() *frame.Drops { return &fn.drops[rx] }
 

@@ -36,7 +36,7 @@ func (p Protocol) String() string {
 
 // Counts are the connections and tasks of one protocol.
 type Counts struct {
-	CIDs   int // of the PF; rounded up to ranges of 16, as doorbells decode them
+	CIDs   int // of the PF; ranges begin at multiples of 16, as doorbells decode them
 	VFCIDs int // of each of its VFs
 	Tasks  int
 }
@@ -87,7 +87,7 @@ type Manager struct {
 // New lays the contexts out. INVAL: they do not fit the function's ILT lines,
 // even with fewer RDMA tasks.
 func New(cfg Config) (*Manager, error) {
-	m := &Manager{cfg: cfg, vfs: make([][NumProtocols]ids, cfg.VFs)}
+	m, asked := &Manager{cfg: cfg, vfs: make([][NumProtocols]ids, cfg.VFs)}, cfg.Protocols
 	for p := range m.cfg.Protocols {
 		c := &m.cfg.Protocols[p]
 		if c.CIDs < 0 || c.VFCIDs < 0 || c.Tasks < 0 || c.CIDs > 1<<22 || c.VFCIDs > 1<<16 || c.Tasks > 1<<22 {
@@ -102,10 +102,10 @@ func New(cfg Config) (*Manager, error) {
 	m.srqs = newIDs(0, m.cfg.SRQs)
 	start, vfStart := 0, 0
 	for p, c := range m.cfg.Protocols {
-		m.pf[p] = newIDs(start, c.CIDs)
+		m.pf[p] = newIDs(start, asked[p].CIDs)
 		start += c.CIDs
 		for v := range m.vfs {
-			m.vfs[v][p] = newIDs(vfStart, c.VFCIDs)
+			m.vfs[v][p] = newIDs(vfStart, asked[p].VFCIDs)
 		}
 		vfStart += c.VFCIDs
 	}

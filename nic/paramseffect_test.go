@@ -16,6 +16,7 @@ import (
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hostfn"
@@ -127,6 +128,10 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"ntuple": {"3 udp6 src-ip fd00::1 dst-ip fd00::2 src-port 5 dst-port 6 action 2, 4 tcp4 dst-port 80 action -1", eth(fastlinq.Ethernet{Rules: []hostfn.Rule{
 			{Location: 3, Queue: 2, Proto: 17, V6: true, Src: netip.MustParseAddr("fd00::1"), Dst: netip.MustParseAddr("fd00::2"), SrcPort: 5, DstPort: 6},
 			{Location: 4, Drop: true, Proto: 6, DstPort: 80}}})},
+		"silent_vlan":    {"1", eth(fastlinq.Ethernet{SilentVLAN: true})},
+		"vports":         {"02:07:07:07:07:01/30", eth(fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1, Weight: 30}}})},
+		"tx_switching":   {"1", eth(fastlinq.Ethernet{TxSwitching: true})},
+		"control_check":  {"type", eth(fastlinq.Ethernet{Control: settings.ControlType})},
 		"pvid":           {"9", eth(fastlinq.Ethernet{PVID: 9})},
 		"spoof_check":    {"1", eth(fastlinq.Ethernet{SpoofCheck: true})},
 		"drop_ttl0":      {"1", eth(fastlinq.Ethernet{DropTTL0: true})},

@@ -181,6 +181,7 @@ func (d *Device) shape() {
 	d.pf.SetRate(high)
 	if d.function != nil {
 		d.management.note(d.function.Function().SetPFRates(int(s.MinPFRate), high))
+		d.management.note(d.function.Weigh())
 	}
 }
 

@@ -121,6 +121,14 @@ func (s *Statistics) counters() []*uint64 {
 	}
 }
 
+// Add adds the counters of another vport.
+func (s *Statistics) Add(more *VportStats) {
+	other := (&Statistics{VportStats: *more}).counters()
+	for i, c := range s.counters() {
+		*c += *other[i]
+	}
+}
+
 // since is what a counts beyond b.
 func since(a, b Statistics) Statistics {
 	base := b.counters()

@@ -4,6 +4,7 @@ import (
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/nicdrop"
 	"tapir/nic/pacing"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -84,10 +85,22 @@ func (n *Netdev) Queue(f *frame.Frame) frame.DropReason {
 	if len(n.txq) == 0 {
 		return nicdrop.Vport
 	}
-	q := n.txq[int(f.Queue)%len(n.txq)]
+	q := n.txq[n.s.queueOf(f)]
 	r := n.post(q, f)
 	q.Doorbell()
 	return r
+}
+
+// queueOf is the transmit queue of a frame: one that a station sends goes by its own.
+func (s *Settings) queueOf(f *frame.Frame) int {
+	if b := f.Bytes(); len(s.Stations) > 0 && len(b) >= ether.HeaderLen {
+		for i := range s.Stations {
+			if s.Stations[i].MAC == ether.Addr(b[6:12]) {
+				return s.first() + i
+			}
+		}
+	}
+	return int(f.Queue) % s.first()
 }
 
 // Transmit passes queued frames to the port while it has room, and reports

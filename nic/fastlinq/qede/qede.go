@@ -1,5 +1,6 @@
 // Package qede is the driver of an Ethernet function: what the Linux driver
-// qede makes of the settings of a netdev. It has one vport, starts and stops
+// qede makes of the settings of a netdev, and more vports for stations of their own
+// (Linux: L2 forwarding offload). It starts and stops
 // its queues in the order that the device wants, keeps receive buffers posted,
 // and helps itself when there are more addresses or VLANs than filters: then all
 // of them pass.
@@ -11,6 +12,8 @@ package qede
 
 import (
 	"cmp"
+	"slices"
+
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/ether"
@@ -37,8 +40,13 @@ type Settings struct {
 	Rules  []Rule          // of n-tuple steering
 	Tunnel l2.TunnelParams // that are recognized
 	PVID   l2.DefaultVLAN  // of frames without a tag
-	TPA    l2.TPAMode      // segments are put together: only if the netdev takes super-frames
-	Checks struct {        // of what is sent
+	Silent bool            // tags of received frames are removed
+	// Stations have a vport each, from 1 on, with one of the last queue pairs. If
+	// TxSwitching is set, what one vport sends to another stays in the device.
+	Stations    []Station
+	TxSwitching bool
+	TPA         l2.TPAMode // segments are put together: only if the netdev takes super-frames
+	Checks      struct {   // of what is sent
 		AntiSpoofing, ControlMAC, ControlType bool
 	}
 	RxChecksum bool
@@ -49,6 +57,18 @@ type Settings struct {
 	// segments of what is sent, segments of super-frames that were received.
 	NoTxChecksum, NoTSO, NoGRO bool
 }
+
+// Station is an address with a vport of its own, which has no groups and all VLANs.
+type Station struct {
+	MAC    ether.Addr
+	Weight int // percent of the function's least rate, for WFQ; 0: as the others
+}
+
+// first is the number of queue pairs of the first vport.
+func (s *Settings) first() int { return s.Queues - len(s.Stations) }
+
+// vport is that of a queue pair.
+func (s *Settings) vport(queue int) int { return max(0, queue-s.first()+1) }
 
 // Rule is an n-tuple rule at a place of its own in the table.
 type Rule struct {
@@ -61,12 +81,13 @@ type Rule struct {
 // restart are the settings that cannot change while the vport runs.
 type restart struct {
 	queues, rx, tx int
+	stations       int
 	tpa            l2.TPAMode
 	ttl0           bool
 }
 
 func (s *Settings) restart() restart {
-	return restart{s.Queues, s.RxRing, s.TxRing, s.TPA, s.DropTTL0}
+	return restart{s.Queues, s.RxRing, s.TxRing, len(s.Stations), s.TPA, s.DropTTL0}
 }
 
 // Netdev is an Ethernet function with its driver.
@@ -78,7 +99,8 @@ type Netdev struct {
 	rxq []*l2.RxQueue
 	txq []*l2.TxQueue
 	// rules are those that the device has.
-	rules []l2.Tuple
+	rules  []l2.Tuple
+	vports int // that are started
 	// What is in force, whatever the settings say.
 	promisc, allMulti, anyVLAN bool
 	turn                       int // the receive queue that is served first
@@ -142,8 +164,10 @@ func (n *Netdev) Apply(s Settings, open bool) (err error) {
 		}
 	case before.MTU != s.MTU:
 		off := false
-		err = cmp.Or(n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}),
-			n.sp.VportUpdate(l2.UpdateParams{MTU: &s.MTU}))
+		for v := range 1 + len(s.Stations) {
+			err = cmp.Or(err, n.sp.VportUpdate(l2.UpdateParams{Vport: v, RxActive: &off, TxActive: &off}),
+				n.sp.VportUpdate(l2.UpdateParams{Vport: v, MTU: &s.MTU}))
+		}
 	}
 	if err != nil {
 		return err
@@ -183,11 +207,11 @@ func (n *Netdev) check(s *Settings) error {
 		return status.Inval.Errorf("an RSS table of %d entries: want at most %d", len(s.Table), l2.TableLen)
 	}
 	for i, q := range s.Table {
-		if q < 0 || q >= s.Queues {
-			return status.Inval.Errorf("entry %d of the RSS table: queue %d of %d", i, q, s.Queues)
+		if q < 0 || q >= s.first() {
+			return status.Inval.Errorf("entry %d of the RSS table: queue %d of %d", i, q, s.first())
 		}
 	}
-	return cmp.Or(checkAddrs(s), checkRules(s, share.Rules), s.Tunnel.Check())
+	return cmp.Or(checkAddrs(s), checkStations(s, share), checkRules(s, share.Rules), s.Tunnel.Check())
 }
 
 func checkAddrs(s *Settings) error {
@@ -212,6 +236,43 @@ func checkAddrs(s *Settings) error {
 	return nil
 }
 
+// checkStations refuses vports that cannot be. One that takes all frames would take
+// those of the others, too.
+func checkStations(s *Settings, share l2.Share) error {
+	if len(s.Stations) == 0 {
+		return nil
+	}
+	weights, without := 0, 1
+	for i, a := range s.Stations {
+		switch {
+		case a.MAC.IsZero() || a.MAC.IsMulticast():
+			return status.Inval.Errorf("vports: %v is no station's address", a.MAC)
+		case a.MAC == s.MAC || slices.Contains(s.Ucast, a.MAC) ||
+			slices.ContainsFunc(s.Stations[:i], func(b Station) bool { return b.MAC == a.MAC }):
+			return status.Inval.Errorf("vports: %v has a vport already", a.MAC)
+		case a.Weight < 0 || a.Weight > 100:
+			return status.Inval.Errorf("vports: weight %d of %v: want 0 to 100", a.Weight, a.MAC)
+		case a.Weight == 0:
+			without++
+		}
+		weights += a.Weight
+	}
+	switch {
+	case s.Promisc || 1+len(s.Ucast)+len(s.Stations) > share.MACs:
+		return status.Inval.Errorf("vports: with rx_mode promisc the first gets all frames: use regular or allmulti")
+	case s.first() < 1:
+		return status.Inval.Errorf("vports: %d beside the first, and %d queues: each needs one", len(s.Stations),
+			s.Queues)
+	case 1+len(s.Stations) > share.Vports:
+		return status.Inval.Errorf("vports: %d beside the first: the function has %d", len(s.Stations),
+			share.Vports)
+	case weights > 0 && weights+without > 100:
+		return status.Inval.Errorf("vports: weights are %d percent in all, and %d vports without one keep 1: want at "+
+			"most 100", weights, without)
+	}
+	return nil
+}
+
 func checkRules(s *Settings, most int) error {
 	used := map[int]bool{}
 	for _, r := range s.Rules {
@@ -220,8 +281,8 @@ func checkRules(s *Settings, most int) error {
 			return status.Inval.Errorf("rule %d: want 0 to %d", r.Location, most-1)
 		case used[r.Location]:
 			return status.Inval.Errorf("rule %d: there is one", r.Location)
-		case !r.Drop && r.Queue >= s.Queues:
-			return status.Inval.Errorf("rule %d: queue %d of %d", r.Location, r.Queue, s.Queues)
+		case !r.Drop && r.Queue >= s.first():
+			return status.Inval.Errorf("rule %d: queue %d of %d", r.Location, r.Queue, s.first())
 		}
 		used[r.Location] = true
 	}

@@ -341,7 +341,7 @@ func TestReload(t *testing.T) {
 	if values["1: rcv_pkts"] != 1 || values["0_0: xmit_pkts"] != 2 || values["1_0: xmit_pkts"] != 2 || values["tx_bcast_pkts"] != 4 || values["rx_ucast_pkts"] != 1 {
 		t.Errorf("%v", values)
 	}
-	if err := w.ResetStats(); err != nil || w.Stats()[0].Value != 0 {
+	if err := w.Function().ResetStats(0); err != nil || w.Stats()[0].Value != 0 {
 		t.Errorf("%v", err)
 	}
 	w.end()

@@ -17,6 +17,13 @@ const (
 // start starts the vport and its queues, in the order that the device wants.
 func (n *Netdev) start() error {
 	err := n.sp.VportStart(l2.StartParams{MTU: n.s.MTU, TPA: n.s.TPA, DropTTL0: n.s.DropTTL0})
+	for v := 1; v <= len(n.s.Stations) && err == nil; v++ {
+		err = n.sp.VportStart(l2.StartParams{Vport: v, MTU: n.s.MTU, DropTTL0: n.s.DropTTL0})
+	}
+	if err == nil {
+		n.vports = 1 + len(n.s.Stations)
+		err = n.fn.ResetStats(0)
+	}
 	for id := 0; id < n.s.Queues && err == nil; id++ {
 		err = n.startPair(id)
 	}
@@ -27,7 +34,8 @@ func (n *Netdev) start() error {
 }
 
 func (n *Netdev) startPair(id int) error {
-	p := l2.QueueParams{Queue: id, SB: n.blocks[id], PI: rxPI, Size: n.s.RxRing}
+	v := n.s.vport(id)
+	p := l2.QueueParams{Vport: v, Stats: v, Queue: id, SB: n.blocks[id], PI: rxPI, Size: n.s.RxRing}
 	rxq, err := n.sp.RxQueueStart(p, bufSize)
 	if err != nil {
 		return err
@@ -46,9 +54,11 @@ func (n *Netdev) startPair(id int) error {
 }
 
 // stop stops what start has started, in reverse order.
-func (n *Netdev) stop() error {
+func (n *Netdev) stop() (err error) {
 	off := false
-	err := n.sp.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off})
+	for v := range n.vports {
+		err = cmp.Or(err, n.sp.VportUpdate(l2.UpdateParams{Vport: v, RxActive: &off, TxActive: &off}))
+	}
 	for i := len(n.txq) - 1; i >= 0; i-- {
 		err = cmp.Or(err, n.sp.TxQueueStop(n.txq[i]))
 	}
@@ -57,7 +67,11 @@ func (n *Netdev) stop() error {
 	}
 	n.rxq, n.txq, n.napi = n.rxq[:0], n.txq[:0], n.napi[:0]
 	n.received.Segments.Discard()
-	return cmp.Or(err, n.removeRules(), n.sp.VportStop(0))
+	err = cmp.Or(err, n.removeRules())
+	for ; n.vports > 0; n.vports-- {
+		err = cmp.Or(err, n.sp.VportStop(n.vports-1))
+	}
+	return err
 }
 
 // configure brings a vport that runs to the settings: the update that activates
@@ -65,10 +79,12 @@ func (n *Netdev) stop() error {
 func (n *Netdev) configure() error {
 	on := true
 	update := l2.UpdateParams{
-		RxActive: &on, TxActive: &on, RSS: n.rss(), DefaultVLAN: &n.s.PVID, RxChecksum: &n.s.RxChecksum,
+		RxActive: &on, TxActive: &on, DefaultVLAN: &n.s.PVID, RxChecksum: &n.s.RxChecksum,
 		AntiSpoofing: &n.s.Checks.AntiSpoofing, CheckMAC: &n.s.Checks.ControlMAC,
-		CheckEtherType: &n.s.Checks.ControlType,
+		CheckEtherType: &n.s.Checks.ControlType, SilentVLANRemoval: &n.s.Silent, TxSwitching: &n.s.TxSwitching,
 	}
+	others := update
+	update.RSS = n.rss()
 	if n.s.TPA != l2.TPANone {
 		tpa := l2.DefaultTPA(n.s.MTU)
 		update.TPA = &tpa
@@ -78,6 +94,7 @@ func (n *Netdev) configure() error {
 		func() error { return n.sp.SetTunnels(n.s.Tunnel) },
 		n.setRules,
 		n.classify,
+		func() error { return n.stations(others) },
 		func() error { return n.fn.SetVportRate(0, n.s.TxMaxRate) },
 	} {
 		if err := step(); err != nil {
@@ -91,7 +108,7 @@ func (n *Netdev) configure() error {
 func (n *Netdev) rss() *l2.RSSParams {
 	p := &l2.RSSParams{
 		UpdateConfig: true, UpdateCaps: true, UpdateTable: true, UpdateKey: true,
-		Enable: n.s.Queues > 1 && !n.s.NoRSS, Hashes: n.s.Hashes, TableLog: bits.Len(l2.TableLen) - 1, Key: n.s.Key,
+		Enable: n.s.first() > 1 && !n.s.NoRSS, Hashes: n.s.Hashes, TableLog: bits.Len(l2.TableLen) - 1, Key: n.s.Key,
 	}
 	for i := range p.Table {
 		p.Table[i] = n.rxq[n.s.entry(i)]
@@ -104,7 +121,39 @@ func (s *Settings) entry(i int) int {
 	if len(s.Table) > 0 {
 		return s.Table[i%len(s.Table)]
 	}
-	return i % s.Queues
+	return i % s.first()
+}
+
+// stations has each vport but the first receive what is for its station.
+func (n *Netdev) stations(update l2.UpdateParams) error {
+	on := true
+	for i, s := range n.s.Stations {
+		v := i + 1
+		update.Vport = v
+		p := l2.UcastParams{Op: l2.FilterFlush, Type: l2.FilterMAC, Sides: l2.Both, Add: v, Remove: v}
+		err := cmp.Or(n.sp.VportUpdate(update), n.sp.FilterUcast(p))
+		p.Op, p.MAC = l2.FilterAdd, s.MAC
+		if err = cmp.Or(err, n.sp.FilterUcast(p), n.sp.FilterAccept(v, l2.AcceptParams{UpdateRx: true, UpdateTx: true,
+			Rx: l2.UcastMatched, Tx: l2.UcastMatched}, &on)); err != nil {
+			return err
+		}
+	}
+	return n.Weigh()
+}
+
+// Weigh gives vports their parts of the function's least rate, which the management
+// firmware says.
+func (n *Netdev) Weigh() (err error) {
+	low, _ := n.fn.PFRates()
+	if low == 0 || n.vports <= 1 {
+		return nil
+	}
+	for _, all := range []int{0, low} { // less before more
+		for i, s := range n.s.Stations {
+			err = cmp.Or(err, n.fn.SetVportWFQ(i+1, all*s.Weight/100))
+		}
+	}
+	return err
 }
 
 func (n *Netdev) setRules() error {

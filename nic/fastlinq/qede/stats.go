@@ -27,6 +27,10 @@ func (n *Netdev) QueueStats() (list []Stat) {
 // were reset or the netdev was opened, in the driver's order.
 func (n *Netdev) Stats() []Stat {
 	s, _ := n.fn.Stats(0) // zero while it is closed
+	for v := 1; v < n.vports; v++ {
+		more, _ := n.fn.Stats(v)
+		s.Add(&more.VportStats)
+	}
 	return []Stat{
 		{"rx_ucast_bytes", s.RxUcastBytes}, {"rx_mcast_bytes", s.RxMcastBytes}, {"rx_bcast_bytes", s.RxBcastBytes},
 		{"rx_ucast_pkts", s.RxUcastPkts}, {"rx_mcast_pkts", s.RxMcastPkts}, {"rx_bcast_pkts", s.RxBcastPkts},
@@ -41,6 +45,3 @@ func (n *Netdev) Stats() []Stat {
 		{"coalesced_bytes", s.CoalescedBytes},
 	}
 }
-
-// ResetStats takes what the vport has counted as zero.
-func (n *Netdev) ResetStats() error { return n.fn.ResetStats(0) }

@@ -24,6 +24,10 @@ type Ethernet struct {
 	Table          []int           // of RSS: a queue for each entry; nil: all in turn
 	Rules          []hostfn.Rule   // of n-tuple steering
 	PVID           uint16          // default VLAN; 0: none
+	SilentVLAN     bool            // tags of received frames are removed
+	Stations       []qede.Station  // with a vport and the last queues of their own
+	TxSwitching    bool            // what one vport sends to another stays in the device
+	Control        ControlCheck    // frames that the operating system does not send
 	SpoofCheck     bool            // the operating system sends with addresses of its own only
 	DropTTL0       bool
 	TxMaxRate      int  // Mb/s of what the operating system sends; 0: no limit
@@ -33,6 +37,16 @@ type Ethernet struct {
 	VXLANPort, GenevePort uint16
 	InnerClass            bool
 }
+
+// ControlCheck tells frames of link protocols.
+type ControlCheck uint8
+
+// By their addresses (IEEE 802.1Q table 8-1), and by the EtherTypes of MAC control and
+// LLDP.
+const (
+	ControlMAC ControlCheck = 1 << iota
+	ControlType
+)
 
 // RxMode is the receive mode of the host function's netdev.
 type RxMode uint8
@@ -67,6 +81,8 @@ func (c *NIC) Netdev() qede.Settings {
 			Tunnel: l2.TunnelType(r.Tunnel)}})
 	}
 	s.Checks.AntiSpoofing = e.SpoofCheck
+	s.Checks.ControlMAC, s.Checks.ControlType = e.Control&ControlMAC != 0, e.Control&ControlType != 0
+	s.Silent, s.Stations, s.TxSwitching = e.SilentVLAN, e.Stations, e.TxSwitching
 	s.RxChecksum, s.NoTxChecksum, s.NoTSO, s.NoGRO, s.NoRSS = c.HasRxChecksum(), !c.HasTxChecksum(), !c.HasTSO(),
 		!c.HasGRO(), c.Features.NoRxHash
 	switch {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/qede"
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
 	"tapir/nic/param"
@@ -17,7 +18,7 @@ import (
 
 // ethernetRows are the settings of the host function's netdev.
 func (c *Config) ethernetRows() []*param.Row {
-	all := c.netdevRows()
+	all := append(c.netdevRows(), c.vportRows()...)
 	for _, r := range all {
 		r.Host, r.Origin, r.Runtime = true, param.FastLinQ, true
 	}
@@ -84,9 +85,42 @@ func (c *Config) netdevRows() []*param.Row {
 	}
 }
 
+// vportRows are the settings of its vports.
+func (c *Config) vportRows() []*param.Row {
+	return []*param.Row{
+		param.Bool(param.Row{Name: "silent_vlan", Help: "remove the VLAN tags of what the host TAP gets"},
+			&c.Ethernet.SilentVLAN, false),
+		param.List(param.Row{Name: "vports", Expect: "stations such as 02:00:00:00:00:05 or 02:00:00:00:00:05/30 " +
+			"with commas, or none",
+			Help: "stations of the host TAP with a vport each and the last of its queues, for instance of macvlan " +
+				"interfaces; with their weights in WFQ, in percent. Needs rx_mode regular or allmulti"},
+			"none", &c.Ethernet.Stations, parseStation, formatStation),
+		param.Bool(param.Row{Name: "tx_switching", Help: "keep what a station of one vport sends to that of another in " +
+			"the device; 0: it goes to the wire"}, &c.Ethernet.TxSwitching, false),
+		param.Bits(param.Row{Name: "control_check", Help: "drop what the host TAP sends to the addresses of link " +
+			"protocols (mac), or with the EtherTypes of MAC control and LLDP (type)"},
+			&c.Ethernet.Control, 0, true, param.Named("mac", ControlMAC), param.Named("type", ControlType)),
+	}
+}
+
 func addresses(r param.Row, field *[]ether.Addr) *param.Row {
 	r.Expect = "MAC addresses with commas, or none"
 	return param.List(r, "none", field, ether.ParseAddr, ether.Addr.String)
+}
+
+func parseStation(s string) (st qede.Station, err error) {
+	mac, weight, given := strings.Cut(s, "/")
+	if st.MAC, err = ether.ParseAddr(mac); err == nil && given {
+		st.Weight, err = strconv.Atoi(weight)
+	}
+	return st, err
+}
+
+func formatStation(s qede.Station) string {
+	if s.Weight == 0 {
+		return s.MAC.String()
+	}
+	return fmt.Sprintf("%v/%d", s.MAC, s.Weight)
 }
 
 func parseVLAN(s string) (uint16, error) {

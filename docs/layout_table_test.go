@@ -47,6 +47,7 @@ var layout = []line{
 	{"nic/port/...", and(leaves, "ptp/clock", "nic/view")},
 	{"nic/ip/...", and(leaves, "nic/port")},
 	{"nic/hostfn/...", and(leaves, "nic/port", "nic/ip")},
+	{"nic/transport", and(leaves, "nic/port", "nic/ip", "nic/toe")},
 	{"nic/param", []string{"wire"}},
 	{"nic/view", []string{"wire", "nic/hostfn"}},
 	{"nic/hardware", and(leaves, "nic/verbs", "nic/hostfn", "nic/param", "nic/view")},
@@ -132,6 +133,7 @@ var neverReaches = map[string][]string{
 
 const (
 	maxPackageLines  = 3000
+	maxDeviceLines   = 1200 // of package nic, which only puts a NIC together
 	maxFileLines     = 600
 	maxFuncLines     = 60
 	maxColumns       = 120

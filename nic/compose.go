@@ -11,11 +11,10 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/ptp"
 	"tapir/nic/settings"
-	"tapir/nic/toe"
 	"tapir/nic/toe/isn"
+	"tapir/nic/transport"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	ipproto "tapir/wire/ip"
 )
 
 // compose makes the engines above IP and connects them.
@@ -45,9 +44,9 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	d.CM.Watch(d.LogEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)
 	d.Verbs.Watch(d.NoteAsync)
-	d.TCPEngine = toe.New(cfg, d.pool, &d.tcp, &d.Common.Notes)
-	d.tcp.engine = d.TCPEngine
-	d.tcp.setSegments()
+	d.tcp = transport.NewTCP(cfg, d.pool, transport.Env{IP: d.IP, Wire: d.Wire, Notes: &d.Common.Notes, Sched: d.rdma,
+		Shared: d.Host.Exists(), Segments: func() int { return d.cfg.maxSegs() }})
+	d.TCPEngine = d.tcp.Engine
 	if d.cfg.IWARP.Source == nil {
 		d.cfg.IWARP.Source = d.IP.SourceFor
 	}
@@ -68,8 +67,6 @@ func (d *Device) composeIP(seed uint64, env *Env) {
 		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}
 	d.IP = ip.New(d.cfg.ip(), e)
-	d.tcp.d = d
-	d.IP.Register(ipproto.ProtoTCP, &d.tcp)
 	d.IP.RegisterEtherType(ether.TypeLoopback, loopTest{d})
 	d.PTP = ptp.NewService(ptp.Env{
 		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.Wire, IP: d.IP, Pool: d.pool, Schedule: d.Schedule,

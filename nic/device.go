@@ -18,6 +18,7 @@ import (
 	"tapir/nic/port"
 	"tapir/nic/show"
 	"tapir/nic/timer"
+	"tapir/nic/transport"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -33,12 +34,11 @@ type Device struct {
 
 	cfg       Config
 	pool      frame.Pool
-	tcp       tcpTransport
+	tcp       *transport.TCP
 	permanent ether.Addr // the station address at the start
 
 	os       hostfn.Function // the operating system's interface
 	holds    bool            // the hardware may hold frames back for an interrupt
-	failed   bool            // the hardware's offloads have
 	heard    func([]byte)    // of the loopback test
 	rdma     *pacing.Node    // what the TCP engine may send
 	received int             // frames of the NIC's own Ethernet queue in a batch
@@ -115,13 +115,13 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.Wire.Flow.Tx {
 		second = min(second, d.Wire.Relieve(d.os.Fill(), d.cfg.MAC, d.pool, now))
 	}
-	d.tcp.reportLost(now)
+	d.tcp.ReportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
 	d.IWARP.Poll(now)
 	next = min(next, d.TCPEngine.Poll(now), d.IWARP.Deadline(), d.errFlush.Poll(d.Verbs, now),
 		d.Hardware.Sent(d.Wire.TakeSent(), now))
 	d.Common.Polling = false
-	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || len(d.tcp.lost) > 0 || d.os.Due() {
+	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || d.tcp.Pending() || d.os.Due() {
 		return now
 	}
 	return min(next, second, d.Wire.Sched.Next(), d.NextTimer(), d.IP.Deadline())

@@ -57,7 +57,7 @@ func (b below) Carrier(l hardware.Link) {
 	d := b.d
 	d.Wire.Loopback(port.LoopPHY, l.Looped)
 	d.Wire.SetLink(port.Link{Speed: l.Speed, RxPause: l.RxPause, TxPause: l.TxPause}, b.Now())
-	d.tcp.setSegments()
+	d.tcp.SetSegments()
 	d.Verbs.SetCarrier(l.Up)
 }
 
@@ -72,7 +72,7 @@ func (b below) Announce() {
 }
 
 // Failed implements hardware.NIC.
-func (b below) Failed(failed bool) { b.d.failed = failed }
+func (b below) Failed(failed bool) { b.d.tcp.Failed = failed }
 
 // Received implements hardware.NIC.
 func (b below) Received(f *frame.Frame) { b.d.handleWire(f, b.Now()) }

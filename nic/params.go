@@ -49,7 +49,7 @@ func (d *Device) Set(list ...Setting) error {
 	d.cfg = cfg
 	d.IWARP.Configure(cfg.IWARP)
 	d.TCPEngine.SetParams(cfg.TCP.Params)
-	d.tcp.setSegments()
+	d.tcp.SetSegments()
 	d.Common.Log.SetMsglvl(cfg.Msglvl)
 	d.PTP.SetFaults(cfg.PTP.Faults())
 	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.called)

@@ -109,7 +109,7 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 		return
 	}
 	p := d.IP.Take(f, now)
-	if d.failed {
+	if d.tcp.Failed {
 		d.rxDegraded(p)
 	} else {
 		d.IP.Receive(p)

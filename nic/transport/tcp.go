@@ -1,0 +1,137 @@
+// Package transport joins transport engines with the internet layer of a NIC.
+package transport
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"tapir/nic/ip"
+	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
+	"tapir/nic/port"
+	"tapir/nic/toe"
+	"tapir/wire/drop"
+	"tapir/wire/frame"
+	ipproto "tapir/wire/ip"
+	"tapir/wire/tcp"
+)
+
+// Env is what TCP needs of the NIC around it.
+type Env struct {
+	IP    *ip.Layer
+	Wire  *port.Port
+	Notes *frame.Notes
+	Sched *pacing.Node // paces what the engine sends
+	// Shared: the operating system has TCP on the same addresses.
+	Shared bool
+	// Segments is how many segments a frame holds at most.
+	Segments func() int
+}
+
+// TCP joins the TCP engine with the internet layer.
+type TCP struct {
+	Engine *toe.Engine
+	// Failed: the hardware's offloads have, and nothing is sent.
+	Failed bool
+	env    Env
+	lost   []lost
+}
+
+// NewTCP makes an engine in env.
+func NewTCP(cfg toe.Config, pool frame.Pool, env Env) *TCP {
+	t := &TCP{env: env}
+	t.Engine = toe.New(cfg, pool, t, env.Notes)
+	t.SetSegments()
+	env.IP.Register(ipproto.ProtoTCP, t)
+	return t
+}
+
+// lost is a segment of ours that cannot be delivered.
+type lost struct {
+	local, remote netip.AddrPort
+	seq           uint32
+	hard          bool
+}
+
+// Receive implements ip.Handler.
+func (t *TCP) Receive(p *ip.Packet) ip.Verdict {
+	if len(p.Body) < tcp.HeaderLen {
+		return p.Refuse(drop.Truncated)
+	}
+	if p.IP.Dst.IsMulticast() || p.Ether.Dst.IsMulticast() || p.IP.Src.IsUnspecified() {
+		return p.Refuse(drop.Source) // RFC 1122 section 4.2.3.10
+	}
+	if t.env.Shared {
+		remote := netip.AddrPortFrom(p.IP.Src, binary.BigEndian.Uint16(p.Body))
+		local := netip.AddrPortFrom(p.IP.Dst, binary.BigEndian.Uint16(p.Body[2:]))
+		if !t.Engine.Owns(local, remote) {
+			return ip.ToHost
+		}
+	}
+	p.Offloaded = true
+	if t.Engine.Segment(&p.IP, p.Body, p.Off, p.Now) {
+		return ip.Consumed
+	}
+	t.Engine.Reset(&p.IP, p.Body)
+	return p.Discard(drop.NoListener)
+}
+
+// Owns implements ip.Transport.
+func (t *TCP) Owns(local, remote netip.AddrPort) bool { return t.Engine.Owns(local, remote) }
+
+// Unreachable implements ip.Transport.
+func (t *TCP) Unreachable(n *ip.Notice) {
+	t.Engine.Unreachable(n.Local, n.Remote, binary.BigEndian.Uint32(n.Payload[4:]), n.Hard, n.MTU, n.Now)
+}
+
+// Lost implements ip.Transport. The engine, which may be sending now, hears of it
+// in the next Poll. Only an opening segment is lost for good: an established
+// connection may outlive a silent neighbor (RFC 1122 section 4.2.3.9).
+func (t *TCP) Lost(local, remote netip.AddrPort, payload []byte) {
+	if h, _, err := tcp.Parse(payload); err == nil {
+		t.lost = append(t.lost, lost{local, remote, uint32(h.Seq), h.Flags&(tcp.SYN|tcp.ACK) == tcp.SYN})
+	}
+}
+
+// Pending tells whether the engine is to hear of lost segments.
+func (t *TCP) Pending() bool { return len(t.lost) > 0 }
+
+// ReportLost tells the engine of segments that could not be delivered.
+func (t *TCP) ReportLost(now frame.Time) {
+	for _, l := range t.lost {
+		t.Engine.Unreachable(l.local, l.remote, l.seq, l.hard, 0, now)
+	}
+	t.lost = t.lost[:0]
+}
+
+// Transmit implements toe.Output.
+func (t *TCP) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
+	notes, _ := t.env.Notes.Take()
+	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
+	if t.Failed {
+		t.env.Wire.Drop(o, nicdrop.Engine, now)
+		return
+	}
+	if t.env.Sched.Counts() {
+		all, _ := pacing.Octets(f, 0)
+		t.env.Sched.Spend(all)
+	}
+	t.env.IP.Output(o, dst, now)
+}
+
+// Room implements toe.Output.
+func (t *TCP) Room() int {
+	if !t.env.Sched.Ready() {
+		return 0
+	}
+	return t.env.Wire.Room()
+}
+
+// SetSegments sets how many segments a frame of the engine holds at most.
+func (t *TCP) SetSegments() {
+	n := t.env.Segments()
+	if t.env.Sched.Cuts() {
+		n = 1
+	}
+	t.Engine.SetMaxSegs(n)
+}

@@ -76,10 +76,10 @@ var layout = []line{
 	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/errno")},
 	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi", "nic/uapi/errno")},
 
-	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},
+	{"lab/conf/...", and(protocols, "nic", "nic/tap", "nic/fastlinq/mfw", "lab/conf")},
 	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/conf", "lab/host")},
 	{"lab/node/...", and(protocols, "nic", "lab/conf", "lab/host", "lab/node", "lab/tool")},
-	{"lab/node/sw", []string{"wire", "ptp", "lab/conf"}},
+	{"lab/node/sw", []string{"wire", "ptp", "lab/conf", "nic/fastlinq/mfw", "nic/pacing"}},
 	{"lab/topo/...", and(protocols, "nic", "lab/conf", "lab/topo", "lab/host/fault")},
 	{"lab/run/...", product},
 	{"lab/tool/...", product},

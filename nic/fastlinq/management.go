@@ -26,6 +26,7 @@ type management struct {
 	second *mcp.MCP
 
 	attention [cmt.Engines]bool // the firmware has a message
+	partner   mfw.Partner       // with whom the port negotiates, unless a setting says so
 	closed    bool              // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
@@ -246,11 +247,22 @@ func (d driver) faults(fan bool) {
 	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
 	m.fw.SetTemperature(0, int32(cmp.Or(b.Temperature, settings.ChipTemperature)))
 	m.fw.SetModule(0, !b.Unplugged)
-	m.fw.SetPartner(0, l.Partner)
+	m.fw.SetPartner(0, cmp.Or(l.Partner, m.partner))
 	m.fw.SetBandwidth(0, l.BandwidthMin, l.BandwidthMax)
 	if fan {
 		m.fw.FailFan()
 	}
+}
+
+// Ability is what the port offers to the other end of its cable.
+func (d driver) Ability() mfw.Partner { return d.management.fw.Ability(0) }
+
+// Negotiate tells what the other end of the cable offers. Settings of a partner go
+// before it.
+func (d driver) Negotiate(other mfw.Partner, now frame.Time) {
+	d.management.partner = other
+	d.faults(false)
+	d.Manage(now)
 }
 
 // setLink asks for the link that the configuration wants.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -52,8 +53,12 @@ type Config struct {
 	Mode  Mode
 	Ports []PortConfig // at least two
 
-	Delay  Delay  // of every egress queue
-	Queue  int    // frames that an egress queue holds; default 512
+	Delay Delay // of every egress queue
+	Queue int   // frames that an egress queue holds; default 512
+	// Speed is the fastest that a port has; 0: 100 Gb/s. Pause: ports send PAUSE frames
+	// and obey them, where there is nobody to agree with.
+	Speed  mfw.Speeds
+	Pause  bool
 	Seed   uint64 // of the delays
 	Ageing time.Duration
 	MACs   int // addresses that are learned at most; default 4096
@@ -141,6 +146,18 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%s: %s", c.Name, problem)
 	}
 	return nil
+}
+
+// Ability is what a port offers to the other end of its cable: all speeds up to its
+// own, pause, and EEE.
+func (c *Config) Ability() mfw.Partner {
+	a := mfw.Partner{EEE: mfw.AllEEE}
+	for s := mfw.Speeds(1); s <= mfw.AllSpeeds; s <<= 1 {
+		if c.Speed == 0 || s.Mbps() <= c.Speed.Mbps() {
+			a.Speeds |= s
+		}
+	}
+	return a
 }
 
 // ControlName is the name of the switch's control socket.

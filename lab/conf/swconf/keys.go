@@ -9,6 +9,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -29,6 +30,8 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: conf.Parsed(&c.Mode, ParseMode)},
 		{Name: "delay", Expect: delayExpect, Set: conf.Parsed(&c.Delay, ParseDelay)},
 		{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: conf.Number(&c.Queue, 1, 1<<16)},
+		{Name: "speed", Expect: speedExpect, Set: conf.Parsed(&c.Speed, parseSpeed)},
+		{Name: "pause", Expect: "true or false", Set: conf.Bool(&c.Pause)},
 		{Name: "seed", Expect: "a number", Set: conf.Uint64(&c.Seed)},
 		{Name: "ageing", Expect: "a time such as 300s", Set: conf.Time(&c.Ageing, time.Millisecond, 0)},
 		{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: conf.Number(&c.MACs, 1, 1<<20)},
@@ -82,6 +85,18 @@ func (d *Draft) Fields() []conf.Field {
 
 const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mean) or exp:5us+10us (a minimum and " +
 	"the mean above it)"
+
+const speedExpect = "a link speed such as 10M, 1G or 25G"
+
+// parseSpeed reads the name of a link speed.
+func parseSpeed(name string) (mfw.Speeds, error) {
+	for s := mfw.Speeds(1); s <= mfw.AllSpeeds; s <<= 1 {
+		if s.String() == name {
+			return s, nil
+		}
+	}
+	return 0, conf.ErrValue
+}
 
 const tapExpect = "an interface name such as tap0, at most 15 characters"
 

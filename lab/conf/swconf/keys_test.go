@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/ptp"
 	"tapir/ptp/transport"
 )
@@ -18,6 +19,8 @@ const example = `switches:
     ports: [tap0@red, {tap: tap1, netns: /run/blue, delay: 0-500us, delay_asymmetry: -120ns}, {tap_fd: 7}]
     delay: exp:10us
     queue: 64
+    speed: 10G
+    pause: true
     seed: 5
     ageing: 10s
     macs: 100
@@ -44,7 +47,7 @@ func TestFile(t *testing.T) {
 	a, b := all[0], all[1]
 	osc := a.Hardware.Oscillator
 	a.Hardware.Oscillator = b.Hardware.Oscillator
-	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5,
+	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5, Speed: mfw.Speed10G, Pause: true,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
 			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},

@@ -55,6 +55,7 @@ type Switch struct {
 }
 
 type port struct {
+	line
 	link   frame.Link
 	queue  []waiting // ordered by at
 	rng    *rand.Rand
@@ -67,6 +68,7 @@ type waiting struct {
 	at  frame.Time
 	f   *frame.Frame
 	tag tag
+	in  int // the port that it came by
 }
 
 // timekeeper is what a switch that is no plain one does with PTP messages.
@@ -97,6 +99,7 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 		if d := cfg.Ports[i].Delay; d != nil {
 			s.ports[i].delay = *d
 		}
+		s.unite(i)
 	}
 	var err error
 	s.clock, err = newClock(s)
@@ -122,6 +125,10 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 	b := f.Bytes()
 	if len(b) < ether.HeaderLen {
 		s.drop(in, f, drop.Truncated)
+		return
+	}
+	if ether.IsMACControl(b) {
+		s.control(in, f, now)
 		return
 	}
 	dst, src := ether.Addr(b[:6]), ether.Addr(b[6:12])
@@ -162,7 +169,7 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 				s.drop(in, f, DropSamePort)
 				return
 			}
-			s.enqueue(out, f, t, now)
+			s.enqueue(in, out, f, t, now)
 			return
 		}
 	}
@@ -176,12 +183,12 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 			continue
 		}
 		if twin := s.copyOf(f); twin != nil {
-			s.enqueue(out, twin, t, now)
+			s.enqueue(in, out, twin, t, now)
 		} else {
 			s.ports[out].counts.TxDrops.Count(drop.NoBuffer)
 		}
 	}
-	s.enqueue(last, f, t, now)
+	s.enqueue(in, last, f, t, now)
 }
 
 func (s *Switch) copyOf(f *frame.Frame) *frame.Frame {
@@ -195,8 +202,13 @@ func (s *Switch) copyOf(f *frame.Frame) *frame.Frame {
 }
 
 // enqueue takes f into the queue of a port.
-func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
+func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	p := &s.ports[out]
+	if p.down {
+		p.counts.TxDrops.Count(drop.Link)
+		f.Release()
+		return
+	}
 	if len(p.queue) >= s.cfg.Queue {
 		p.counts.TxDrops.Count(drop.TxQueue)
 		f.Release()
@@ -210,7 +222,7 @@ func (s *Switch) enqueue(out int, f *frame.Frame, t tag, now frame.Time) {
 		i, _ := slices.BinarySearch(s.busy, out)
 		s.busy = slices.Insert(s.busy, i, out)
 	}
-	p.queue = append(p.queue, waiting{at, f, t})
+	p.queue = append(p.queue, waiting{at, f, t, in})
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
 }
 
@@ -229,6 +241,7 @@ func (s *Switch) Poll(now frame.Time) frame.Time {
 		}
 	}
 	s.busy = kept
+	next = min(next, s.relieve(now))
 	if s.clock != nil {
 		next = min(next, s.clock.poll(now))
 	}
@@ -239,7 +252,8 @@ func (s *Switch) Poll(now frame.Time) frame.Time {
 func (s *Switch) drain(out int, now frame.Time) frame.Time {
 	p := &s.ports[out]
 	n := 0
-	for n < len(p.queue) && p.queue[n].at <= now && p.link.Room() > 0 {
+	p.sched.Begin(now)
+	for n < len(p.queue) && p.queue[n].at <= now && p.link.Room() > 0 && p.takes(p.queue[n].f) {
 		w := p.queue[n]
 		n++
 		if w.tag.IsZero() {
@@ -252,7 +266,7 @@ func (s *Switch) drain(out int, now frame.Time) frame.Time {
 	clear(p.queue[rest:])
 	p.queue = p.queue[:rest]
 	if rest == 0 || p.queue[0].at <= now {
-		return frame.Never // what is due waits for the link
+		return p.sched.Next() // what is due waits for the link, or for its turn
 	}
 	return p.queue[0].at
 }

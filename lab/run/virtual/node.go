@@ -15,6 +15,7 @@ import (
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/nic"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )
@@ -34,6 +35,7 @@ type node struct {
 	host    *station.Host // of a host or HFI: the operating system
 	again   bool          // Poll has to be called again at this time
 	blocked bool          // a link could not take a frame
+	offered mfw.Partner   // what it has told the other end of its link
 	dead    bool          // it was killed
 	lives   int           // how often it was restarted
 	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
@@ -116,6 +118,9 @@ func (n *node) begin() {
 	}
 	if !slices.ContainsFunc(n.ends, func(e *end) bool { return e.link.down }) {
 		n.carrier(true)
+	}
+	for _, e := range n.ends {
+		e.link.negotiate(n.lab.world.Now())
 	}
 	n.startPTP()
 	n.lab.world.Touch(n.place)
@@ -201,6 +206,7 @@ func (n *node) Poll(now frame.Time) frame.Time {
 			return min(max(next, now+1), n.linkFree())
 		}
 		if next > now {
+			n.renegotiate(now)
 			return next
 		}
 	}

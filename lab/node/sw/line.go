@@ -1,0 +1,123 @@
+package sw
+
+import (
+	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/pacing"
+	"tapir/wire/drop"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// gap is what a frame takes of the line beside its octets: preamble, FCS and the
+// gap to the next.
+const gap = 24
+
+// noPacing is the speed in Mb/s from which a port does not pace.
+const noPacing = 100_000
+
+// line is the line of a port: its speed, and PAUSE frames both ways.
+type line struct {
+	sched pacing.Tree
+	flow  pacing.Flow
+	down  bool // the two ends have no speed in common
+}
+
+// Ability is what each port offers to the other end of its cable.
+func (s *Switch) Ability() mfw.Partner { return s.cfg.Ability() }
+
+// Negotiate tells what the other end of a port's cable offers.
+func (s *Switch) Negotiate(port int, other mfw.Partner, now frame.Time) {
+	l := &s.ports[port].line
+	mbps, rx, tx := s.Ability().Agree(other)
+	l.set(int(mbps), rx, tx)
+	l.down = mbps == 0
+	l.sched.Pause(0, now)
+}
+
+// unite sets up a port that has nobody to negotiate with.
+func (s *Switch) unite(port int) {
+	speed := s.Ability().Speeds.Mbps()
+	s.ports[port].set(int(speed), s.cfg.Pause, s.cfg.Pause)
+}
+
+// set tells the speed, and whether PAUSE frames are obeyed and sent.
+func (l *line) set(mbps int, rx, tx bool) {
+	rate := mbps
+	if rate >= noPacing {
+		rate = 0
+	}
+	l.sched.Port().SetRate(rate)
+	l.flow.Rx, l.flow.Tx, l.flow.Speed = rx, tx, mbps
+}
+
+// takes tells whether a frame may leave by the line now, and then accounts for it.
+func (l *line) takes(f *frame.Frame) bool {
+	if !l.sched.Paces() {
+		return true
+	}
+	all, before := pacing.Octets(f, gap)
+	if !l.sched.Port().Departs(before) {
+		return false
+	}
+	l.sched.Port().SpendHere(all)
+	return true
+}
+
+// control takes a frame of the MAC control sublayer, which concerns the port alone.
+func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
+	p := &s.ports[in]
+	b := f.Bytes()
+	quanta, ok := ether.ParsePause(b)
+	dst := ether.Addr(b[:6])
+	switch {
+	case !ok:
+		s.drop(in, f, drop.Malformed)
+	case !p.flow.Rx || dst != ether.PauseGroup && dst != s.cfg.MAC(in):
+		s.drop(in, f, DropLinkLocal)
+	default:
+		p.flow.Received++
+		p.sched.Pause(now.Add(p.flow.Pause(quanta)), now)
+		f.Release()
+	}
+}
+
+// relieve has the senders wait whose frames fill an egress queue, and those go on
+// that do not any more.
+func (s *Switch) relieve(now frame.Time) (next frame.Time) {
+	next = frame.Never
+	for in := range s.ports {
+		p := &s.ports[in]
+		if !p.flow.Tx {
+			continue
+		}
+		quanta, send := p.flow.Waits(s.fill(in), now)
+		if send && p.link.Room() > 0 {
+			if f := s.env.Pool.Get(ether.PauseLen); f != nil {
+				ether.PutPause(f.Extend(ether.PauseLen), s.cfg.MAC(in), quanta)
+				s.transmit(in, f)
+				p.flow.Told(quanta, now)
+			}
+		}
+		next = min(next, p.flow.Next())
+	}
+	return next
+}
+
+// fill is how full the fullest egress queue is in which frames wait that came by a
+// port, in parts of pacing.Full.
+func (s *Switch) fill(in int) (most int) {
+	for _, out := range s.busy {
+		q := s.ports[out].queue
+		part := len(q) * pacing.Full / s.cfg.Queue
+		if part <= most {
+			continue
+		}
+		for i := range q {
+			if q[i].in == in {
+				most = part
+				break
+			}
+		}
+	}
+	return most
+}

@@ -49,7 +49,7 @@ var layout = []line{
 	{"nic/hostfn/...", and(leaves, "nic/port", "nic/ip")},
 	{"nic/transport", and(leaves, "nic/port", "nic/ip", "nic/toe")},
 	{"nic/param", []string{"wire"}},
-	{"nic/view", []string{"wire", "nic/hostfn"}},
+	{"nic/view", []string{"wire", "nic/hostfn", "nic/param"}},
 	{"nic/hardware", and(leaves, "nic/verbs", "nic/hostfn", "nic/param", "nic/view")},
 	{"nic/fastlinq/...", and(leaves, "nic/fastlinq")},
 	{"nic/fastlinq/mfw/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/mfw")},

@@ -1,8 +1,6 @@
 package nic
 
 import (
-	"fmt"
-
 	"tapir/nic/param"
 	"tapir/nic/view"
 )
@@ -11,12 +9,8 @@ import (
 type Setting struct{ Name, Value string }
 
 // ShowParams describes the named settings and their values.
-func (d *Device) ShowParams() (list []view.ParamInfo) {
-	for _, r := range d.cfg.Params() {
-		list = append(list, view.ParamInfo{Name: r.Name, Value: r.Get(), Type: r.Type, Runtime: r.Runtime,
-			Help: r.Help})
-	}
-	return list
+func (d *Device) ShowParams() []view.ParamInfo {
+	return view.Params(d.cfg.Params())
 }
 
 // Set changes settings while the NIC runs, all or none. They count for what
@@ -26,17 +20,10 @@ func (d *Device) Set(list ...Setting) error {
 	cfg.Hardware = cfg.Hardware.Clone()
 	rows := cfg.Params()
 	for _, s := range list {
-		r := param.Find(rows, s.Name)
-		switch {
-		case r == nil:
-			return fmt.Errorf("%s: unknown setting; known are %s", s.Name, param.Names(rows))
-		case !r.Runtime:
-			return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name,
-				param.Flag(r.Name))
-		case r.Host && !d.Host.Exists():
+		if r := param.Find(rows, s.Name); r != nil && r.Runtime && r.Host && !d.Host.Exists() {
 			return errNoHost(r)
 		}
-		if err := r.Set(s.Value); err != nil {
+		if err := param.Change(rows, s.Name, s.Value); err != nil {
 			return err
 		}
 	}

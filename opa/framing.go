@@ -93,6 +93,27 @@ func (f Framing) overhead() int {
 	return ether.HeaderLen
 }
 
+// Carries is where frames of an EtherType hold the Ethernet frame of a virtual NIC,
+// in octets from their beginning, in that framing.
+func (f Framing) Carries() (etherType uint16, at int) {
+	types := [...]uint16{FramingNSH: nsh.EtherType, Framing88B5: EtherType16B, FramingGeneve: ether.TypeIPv4}
+	return types[f], f.overhead() + HeaderLen
+}
+
+// Inner is the Ethernet frame of a virtual NIC that the frame b of a fabric holds,
+// with what follows it there, or else b itself.
+func Inner(b []byte) []byte {
+	if len(b) < ether.HeaderLen {
+		return b
+	}
+	for f := range Framing(len(framingNames)) {
+		if typ, at := f.Carries(); typ == binary.BigEndian.Uint16(b[12:]) && len(b) > at {
+			return b[at:]
+		}
+	}
+	return b
+}
+
 // Outer is the MAC address that stands for a LID on Ethernet, so that a bridge
 // carries the fabric: 02:00:00 and the LID for one port; 03:00:00 and the LID
 // for all others, a group address.

@@ -40,6 +40,9 @@ func TestFramings(t *testing.T) {
 		if got, want := hex.EncodeToString(f.Bytes()), c.head+vectors[2].packet; got != want {
 			t.Errorf("%v:\n%s, want\n%s", c.framing, got, want)
 		}
+		if inner := Inner(f.Bytes()); !bytes.Equal(inner, packet[HeaderLen:]) {
+			t.Errorf("%v: the frame inside begins with %x", c.framing, inner[:14])
+		}
 		if format, drop := Unwrap(f); drop != frame.DropNone || format != Format16B || !bytes.Equal(f.Bytes(), packet) {
 			t.Errorf("%v: %v, %v, %x", c.framing, drop, format, f.Bytes())
 		}

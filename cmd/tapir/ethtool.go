@@ -13,12 +13,10 @@ func newEthtool() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ethtool [OPTION] DEVICE [OPERANDS]",
 		Short: "Show a NIC as ethtool does, and change it",
-		Long: "Ethtool prints what ethtool(8) prints of a netdev, with its options and in its format: of a\n" +
-			"NIC or an Omni-Path HFI, named by itself or by one of its TAPs, or of a virtual NIC of an HFI,\n" +
-			"named by its host TAP. Without an option it prints the settings.\n\n" +
-			"-S prints the statistics of the FastLinQ driver qede that are counted, in its order, of an\n" +
-			"HFI those of hfi1, of a virtual NIC the 39 of opa_vnic; with --all also Tapir's own counters, such as\n" +
-			"one for each drop reason. --all comes before the device.",
+		Long: "Ethtool prints what ethtool(8) prints of a netdev: of a NIC or an Omni-Path HFI, named by itself\n" +
+			"or by one of its TAPs, or of a virtual NIC, named by its host TAP; without an option the settings.\n\n" +
+			"-S prints the statistics of the driver qede that are counted, of an HFI those of hfi1, of a virtual\n" +
+			"NIC the 39 of opa_vnic; with --all, which comes before the device, also Tapir's own counters.",
 		Example:           ethtool.Examples(options),
 		Args:              atLeast(1, "the device is missing: see: tapir ethtool --help"),
 		ValidArgsFunction: completeNIC,

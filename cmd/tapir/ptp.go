@@ -56,7 +56,7 @@ func newPTPRun() *cobra.Command {
 	return inOrder(&cobra.Command{
 		Use:   "run [NIC]",
 		Short: "Run a PTP instance on a NIC until Ctrl-C",
-		Long: "Run starts a PTP instance on the wire port of a running NIC and prints a line each\n" +
+		Long: "Run starts a PTP instance on the wire port of a running NIC or HFI and prints a line each\n" +
 			"interval: the state of port and servo, the root mean square and the largest of the\n" +
 			"offsets from the master that were measured, the correction of the clock's frequency, the\n" +
 			"path delay, and in the end the truth: how far the NIC's clock is from the system's. It\n" +

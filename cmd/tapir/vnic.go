@@ -1,10 +1,14 @@
 package main
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/node"
 	"tapir/lab/tool/serve"
+	"tapir/nic/param"
 )
 
 func newVNIC() *cobra.Command {
@@ -18,14 +22,10 @@ func newVNIC() *cobra.Command {
 	}
 	finish := func() (hficonf.Config, error) {
 		cfg.Managed = cfg.Managed || cfg.LID == 0
-		for _, set := range ofVNICs {
-			if err := set(); err != nil {
-				return cfg, err
-			}
-		}
-		return cfg, cfg.Validate()
+		err := node.InOrder(append(ofVNICs, func() error { return cfg.Validate() })...)
+		return cfg, err
 	}
-	return inOrder(&cobra.Command{
+	return withParams(inOrder(&cobra.Command{
 		Use:   "vnic --fabric-tap NAME --guid GUID [--lid LID] --vesw ID:TAP",
 		Short: "Run Omni-Path HFIs with virtual NICs in the foreground",
 		Long: "Vnic runs an Omni-Path HFI on a fabric TAP, with one virtual NIC per --vesw: a host TAP\n" +
@@ -35,8 +35,7 @@ func newVNIC() *cobra.Command {
 			"LID, P_Keys and VNICs come from `tapir em`; --vesw then only names host TAPs.",
 		Example: "  tapir vnic --fabric-tap fab0 --guid 0x0011750101000001 --lid 1 --vesw 2:opa-vesw2 --ip " +
 			"10.2.0.1/24\n" +
-			"  tapir vnic --fabric-tap fab1 --guid 0x0011750101000002\n" +
-			"  tapir vnic -c hfi.yaml",
+			"  tapir vnic --fabric-tap fab1 --guid 0x0011750101000002\n  tapir vnic -c hfi.yaml",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return foreground(cmd, file, hficonf.Load, finish, serve.HFIs)
@@ -50,8 +49,7 @@ func newVNIC() *cobra.Command {
 		flag{set, "lid", "", "`LID` of the port, for a fabric without managers"},
 		flag{set, "framing", "", "`mode` of packets on the TAP: nsh, 88b5 or geneve (default nsh)"},
 		flag{set, "icrc", "", "`mode` of the invariant CRC: v1, none or bad (default v1)"},
-		flag{set, "fabric-mtu", "",
-			"`octets` of payload that the fabric carries: 2048, 4096, 8192 or 10240 (default 10240)"},
+		flag{set, "fabric-mtu", "", "`octets` of payload of a packet: 2048, 4096, 8192 or 10240 (default 10240)"},
 		flag{set, "pkeys", "", "`P_Keys` of the port, with commas (default those of the VNICs)"},
 		flag{set, "bridge", "", "`name` of a bridge that the fabric TAP joins, made if it does not exist"},
 		flag{set, "netns", "", "network `namespace` of the host TAPs: a name of ip netns, or a path"},
@@ -64,5 +62,13 @@ func newVNIC() *cobra.Command {
 		flag{setVNICs, "fabric", "", "`id` of the fabric (default 1)"},
 		flag{setVNICs, "default-ports", "", "`LIDs` for unknown unicast, with commas"},
 		flag{setVNICs, "ip", "", "`address` of the host TAP, such as 10.0.0.1/24; may be repeated"},
-	)
+	), set, cfg.Clock.Params())
+}
+
+// withParams adds flags for settings that have names.
+func withParams(cmd *cobra.Command, set func(name, value string) error, rows []*param.Row) *cobra.Command {
+	for _, p := range rows {
+		withFlags(cmd, flag{set, param.Flag(p.Name), "", fmt.Sprintf("%s (default %s)", p.Help, p.Get())})
+	}
+	return cmd
 }

@@ -23,7 +23,7 @@ const FabricTAP = "fab0"
 
 // hfiFields are the settings of an HFI but for those that the lab decides.
 func (n *Node) hfiFields() []conf.Field {
-	return conf.Without(n.HFI.Fields(), "name", "fabric_tap", "fabric_tap_fd", "bridge", "netns")
+	return append(conf.Without(n.HFI.Fields(), "name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"), n.ptpField())
 }
 
 // gatewayFields are those of an HFI whose VNICs are ports of a bridge.

@@ -29,7 +29,7 @@ func (s *stepDraft) startFields() []conf.Field {
 
 func (s *stepDraft) phcFields() []conf.Field {
 	return []conf.Field{
-		{Name: "phc", Expect: "the NIC whose hardware clock is disturbed", Schema: name, Node: s.readNIC},
+		{Name: "phc", Expect: "the NIC or HFI whose hardware clock is disturbed", Schema: name, Node: s.readClock},
 		{Name: "step", Expect: "a time such as 10ms or -1s: so far the clock steps",
 			Set: func(v string) (err error) {
 				if s.Shift, err = time.ParseDuration(v); s.Shift == 0 || s.Shift.Abs() > 24*time.Hour {
@@ -66,6 +66,16 @@ func (s *stepDraft) readVictim(n conf.Node) error {
 		return nil
 	}
 	return s.readNIC(n)
+}
+
+// readClock reads the name of a NIC or HFI.
+func (s *stepDraft) readClock(n conf.Node) error {
+	return s.refer(&s.On, n, func(of *Node) string {
+		if of.Kind != NIC && of.Kind != HFI && of.Kind != Gateway {
+			return fmt.Sprintf("a %s: this is for NICs and HFIs", of.Kind)
+		}
+		return ""
+	})
 }
 
 // readNIC reads the name of a NIC.

@@ -172,16 +172,21 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 func (n *Node) nicFields() []conf.Field {
 	ofLab := []string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}
 	return append(conf.Without(n.NIC.Fields(), ofLab...),
-		conf.Field{Name: "ptp", Schema: ptpconf.Schema(), Node: func(v conf.Node) (err error) {
-			if err := ptpconf.Check(v); err != nil {
-				return err
-			}
-			n.PTP, err = yaml.Marshal(v.Value())
-			return err
-		}},
+		n.ptpField(),
 		conf.Field{Name: "count", Expect: fmt.Sprintf(
 			"how many NICs: NAME1, NAME2 and so on, whose addresses count on (1 to %d)", maxCount),
 			Set: conf.Int(&n.count, 1, maxCount)})
+}
+
+// ptpField are the settings of the PTP instance of a NIC or HFI.
+func (n *Node) ptpField() conf.Field {
+	return conf.Field{Name: "ptp", Schema: ptpconf.Schema(), Node: func(v conf.Node) (err error) {
+		if err := ptpconf.Check(v); err != nil {
+			return err
+		}
+		n.PTP, err = yaml.Marshal(v.Value())
+		return err
+	}}
 }
 
 func (n *Node) hostFields() []conf.Field {

@@ -61,7 +61,8 @@ type Node struct {
 	IP     []netip.Prefix // of a host or guest
 	// At are the addresses of a host by link, if it has several; IP has all.
 	At map[string][]netip.Prefix
-	// PTP are the settings of a NIC's PTP instance, in YAML; nil: it has none.
+	// PTP are the settings of the PTP instance of a NIC or HFI, in YAML; nil: it has
+	// none.
 	PTP []byte
 	// Flags are the settings of a NIC as flags of `tapir nic`; for other nodes
 	// there is ConfigFile.

@@ -14,6 +14,8 @@ type Observer interface {
 	// was written.
 	Received(b []byte) (realtime int64, ok bool)
 	Sent(b []byte) (realtime int64, ok bool)
+	// Event tells whether b is an event message of PTP, or holds one.
+	Event(b []byte) bool
 	Close() error
 }
 

@@ -19,6 +19,7 @@ func (s *sightings) Received(b []byte) (int64, bool) {
 }
 
 func (s *sightings) Sent(b []byte) (int64, bool) { return s.Received(b) }
+func (s *sightings) Event(b []byte) bool         { return tap.EventHeader(b) != nil }
 func (s *sightings) Close() error                { s.closed++; return nil }
 
 // seer keeps what the engine is told about received frames.

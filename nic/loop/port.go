@@ -96,7 +96,7 @@ func (p *Port) send(f *frame.Frame) {
 func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 	switch err {
 	case nil:
-		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
+		if p.observer != nil && p.observer.Event(f.Bytes()) {
 			at = p.seen(p.observer.Sent(f.Bytes()))
 		}
 		p.finish(f, at)
@@ -242,7 +242,7 @@ func (p *Port) read() (*frame.Frame, error) {
 	if err == nil {
 		f = p.compact(f)
 		f.Queue = p.index
-		if p.observer != nil && tap.EventHeader(f.Bytes()) != nil {
+		if p.observer != nil && p.observer.Event(f.Bytes()) {
 			f.Seen = p.seen(p.observer.Received(f.Bytes()))
 		}
 		return f, nil

@@ -86,6 +86,19 @@ func (a *Alias) Row(rows []*Row) *Row {
 		})
 }
 
+// Change changes a setting of something that runs.
+func Change(rows []*Row, name, value string) error {
+	r := Find(rows, name)
+	switch {
+	case r == nil:
+		return fmt.Errorf("%s: unknown setting; known are %s", name, Names(rows))
+	case !r.Runtime:
+		return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name,
+			Flag(r.Name))
+	}
+	return r.Set(value)
+}
+
 // Names lists the names of all settings, for messages.
 func Names(rows []*Row) string {
 	names := make([]string, len(rows))

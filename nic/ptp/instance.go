@@ -32,7 +32,7 @@ type InstanceConfig struct {
 // Ethernet. The NIC's clock shows the system's time, UTC, unless somebody sets
 // it, so that the timescale is not PTP's.
 func (s *Service) DefaultInstance(p ptp.Profile) InstanceConfig {
-	c := InstanceConfig{Config: ptp.NewConfig(p, msg.IdentityOf(s.env.IP.MAC), 1)}
+	c := InstanceConfig{Config: ptp.NewConfig(p, msg.IdentityOf(s.mac()), 1)}
 	c.Time.PTPTimescale, c.Time.UTCOffset = false, 0
 	c.Seed = s.env.Seed
 	switch p {
@@ -69,11 +69,15 @@ func (s *Service) Start(c InstanceConfig, now frame.Time) (*ptp.Instance, error)
 	if s.instance != nil {
 		return nil, ErrPTPRuns
 	}
+	if s.env.IP == nil && c.Transport != transport.Ethernet {
+		return nil, fmt.Errorf("PTP over %v: the port has no IP address: use transport L2", c.Transport)
+	}
 	i := &Instance{s: s, lock: New(&s.port, ptpEngine, s.PHC())}
-	tag := s.env.IP.Header()
-	i.port = transport.Port{Kind: c.Transport, MAC: s.env.IP.MAC, IP: s.source(c.Transport), Local: c.Local,
-		DSCP: c.DSCP,
-		Tag:  tag.Tags[0], Tagged: tag.NTags > 0}
+	i.port = transport.Port{Kind: c.Transport, MAC: s.mac(), IP: s.source(c.Transport), Local: c.Local, DSCP: c.DSCP}
+	if s.env.IP != nil {
+		tag := s.env.IP.Header()
+		i.port.Tag, i.port.Tagged = tag.Tags[0], tag.NTags > 0
+	}
 	i.groups = i.port.Groups()
 	if err := i.port.Validate(); err != nil {
 		return nil, fmt.Errorf("PTP over %v: %w", c.Transport, err)
@@ -91,15 +95,17 @@ func (s *Service) Start(c InstanceConfig, now frame.Time) (*ptp.Instance, error)
 		s.Stop()
 		return nil, err
 	}
-	s.env.IP.Listen(i.listens()...)
-	s.env.IP.RegisterEtherType(ether.TypePTP, s)
-	s.env.IP.Register(ipproto.ProtoUDP, s)
+	if s.env.IP != nil {
+		s.env.IP.Listen(i.listens()...)
+		s.env.IP.RegisterEtherType(ether.TypePTP, s)
+		s.env.IP.Register(ipproto.ProtoUDP, s)
+	}
 	return i.Instance, nil
 }
 
 // manage lets the instance answer management messages.
 func (i *Instance) manage(c InstanceConfig) {
-	port := mgmt.PortInfo{Interface: cmp.Or(i.s.env.Name, i.s.env.Product), MAC: i.s.env.IP.MAC,
+	port := mgmt.PortInfo{Interface: cmp.Or(i.s.env.Name, i.s.env.Product), MAC: i.port.MAC,
 		Timestamping: msg.TimestampingHardware, PHCIndex: -1}
 	if i.port.Kind != transport.Ethernet {
 		port.Address = transport.Addr{IP: i.port.IP}
@@ -126,12 +132,23 @@ func (s *Service) Manager() *mgmt.Server {
 // source is the address that messages come from: the NIC's first of the
 // transport's family.
 func (s *Service) source(k transport.Kind) netip.Addr {
+	if s.env.IP == nil {
+		return netip.Addr{}
+	}
 	for _, p := range s.env.IP.Addrs() {
 		if k == transport.UDPv4 && p.Addr().Is4() || k == transport.UDPv6 && p.Addr().Is6() {
 			return p.Addr()
 		}
 	}
 	return netip.Addr{}
+}
+
+// mac is the station that messages of the port's own come from.
+func (s *Service) mac() ether.Addr {
+	if s.env.IP == nil {
+		return s.env.Station()
+	}
+	return s.env.IP.MAC
 }
 
 // Stop ends the PTP instance, if there is one. The clock keeps its
@@ -142,8 +159,10 @@ func (s *Service) Stop() {
 	}
 	s.instance.lock.Disable()
 	s.instance = nil
-	s.env.IP.Listen()
-	s.env.IP.Unregister(s)
+	if s.env.IP != nil {
+		s.env.IP.Listen()
+		s.env.IP.Unregister(s)
+	}
 	_ = s.observe() // to end an observation does not fail
 }
 
@@ -179,13 +198,26 @@ func (i *Instance) listens() []ip.Group {
 // Receive implements ip.Handler: it takes the frame in hand, which has passed
 // the station filter, if it is a message to the instance.
 func (s *Service) Receive(p *ip.Packet) ip.Verdict {
+	switch taken, r := s.Take(p.Frame, p.Off.NeedsCsum || p.Off.DataValid, p.Now); {
+	case r != frame.DropNone:
+		return p.Discard(r)
+	case taken:
+		return ip.Consumed
+	}
+	return ip.Unmatched
+}
+
+// Take hands the instance a frame (borrowed) of the wire, if it is a message to
+// it, or says why the frame is to be dropped. unchecked: a wrong checksum of UDP
+// does not count.
+func (s *Service) Take(f *frame.Frame, unchecked bool, now frame.Time) (taken bool, r frame.DropReason) {
 	i := s.instance
 	if i == nil {
-		return ip.Unmatched
+		return false, frame.DropNone
 	}
-	b := p.Frame.Bytes()
+	b := f.Bytes()
 	m, err := transport.Decapsulate(b)
-	if err != nil && (p.Off.NeedsCsum || p.Off.DataValid) {
+	if err != nil && unchecked {
 		var ok bool
 		if m, ok = transport.Find(b); ok {
 			err = nil
@@ -193,17 +225,17 @@ func (s *Service) Receive(p *ip.Packet) ip.Verdict {
 	}
 	switch {
 	case errors.Is(err, transport.ErrChecksum):
-		return p.Discard(drop.L4Checksum)
+		return false, drop.L4Checksum
 	case err != nil || m.Kind != i.port.Kind:
-		return ip.Unmatched
+		return false, frame.DropNone
 	}
-	meta := ptp.Meta{Src: m.Src, Now: p.Now}
-	if at := port.PassedAt(p.Frame, p.Now); m.Event && at != frame.Never {
+	meta := ptp.Meta{Src: m.Src, Now: now}
+	if at := port.PassedAt(f, now); m.Event && at != frame.Never {
 		meta.Stamp, meta.Stamped, meta.Seen = s.PHC().At(at), true, at
 		s.note(meta.Stamp)
 	}
 	i.Instance.Receive(0, m.Body, meta)
-	return ip.Consumed
+	return true, frame.DropNone
 }
 
 // Send implements ptp.Lower.

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/port"
 	"tapir/ptp/clock"
 	"tapir/ptp/transport"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -19,11 +20,18 @@ const (
 
 // Env is what a Service needs.
 type Env struct {
-	Name     string // of the interface, for management messages
-	Product  string // the NIC's name
-	Seed     uint64
-	Wire     *port.Port
-	IP       *ip.Layer
+	Name    string // of the interface, for management messages
+	Product string // the NIC's name
+	Seed    uint64
+	Wire    *port.Port
+	// IP is the internet layer behind the port; nil: the port carries messages of
+	// its own over Ethernet alone.
+	IP *ip.Layer
+	// Station is the address of a port without an internet layer.
+	Station func() ether.Addr
+	// Inner finds the Ethernet frame that a frame of the wire holds, which
+	// begins in b; nil: each is one itself.
+	Inner    func(b []byte) []byte
 	Pool     frame.Pool
 	Schedule func(at frame.Time, fn func(now frame.Time)) (cancel func())
 	// Observe starts and ends the observation of the wire for event messages;
@@ -159,11 +167,19 @@ func (s *Service) Sighted(f *frame.Frame, now frame.Time) {
 	if f.Seen == frame.Never {
 		s.unseen[frame.Inbound]++
 	}
-	if p, ok := Parse(f.Bytes()); ok {
+	if p, ok := s.parse(f.Bytes()); ok {
 		if stamp, ok := s.host.Received(p, port.PassedAt(f, now)); ok {
 			s.note(stamp)
 		}
 	}
+}
+
+// parse finds the event message in a frame of the wire.
+func (s *Service) parse(b []byte) (Packet, bool) {
+	if s.env.Inner != nil {
+		b = s.env.Inner(b)
+	}
+	return Parse(b)
 }
 
 // note says in the capture that a received frame was stamped.
@@ -191,7 +207,7 @@ func (s *Service) Leaving(o *port.Out, now frame.Time) (traced bool) {
 	if o.OneStep {
 		s.oneStep(o, now)
 	}
-	p, ok := Parse(o.Frame.Bytes())
+	p, ok := s.parse(o.Frame.Bytes())
 	if !ok {
 		return false
 	}

@@ -55,49 +55,59 @@ func (c *PHC) Clock(system frame.Clock, seed uint64) (*clock.PHC, error) {
 // maxPPB is how far a clock may be off: the limit of its correction is beyond.
 const maxPPB = 500_000
 
-func (c *Bound) ptpRows() []*param.Row {
+// Clock are the settings of a hardware clock and of its PTP unit, which a NIC and
+// an HFI port have.
+type Clock struct {
+	PHC PHC
+	PTP PTP
+}
+
+// Params are the settings by name, bound to c.
+func (c *Clock) Params() []*param.Row { return clockRows(&c.PHC, &c.PTP) }
+
+func clockRows(phc *PHC, ptp *PTP) []*param.Row {
 	list := []*param.Row{
 		param.Choice(param.Row{Name: "phc_oscillator", Origin: param.Tapir,
 			Help: "what drives the hardware clock: ideal, or a crystal, plain, temperature compensated or in an oven"},
-			&c.PHC.Oscillator,
+			&phc.Oscillator,
 			param.Named("ideal", ""), param.Named("xo", "xo"), param.Named("tcxo", "tcxo"),
 			param.Named("ocxo", "ocxo")),
 		param.Text(param.Row{Name: "phc_ppb", Type: "number", Origin: param.Tapir,
 			Expect: "a number of ppb from -500000 to 500000",
 			Help:   "frequency offset of the hardware clock in ppb, added to the oscillator's"},
-			func() string { return strconv.FormatFloat(c.PHC.PPB, 'g', -1, 64) },
+			func() string { return strconv.FormatFloat(phc.PPB, 'g', -1, 64) },
 			func(v string) error {
 				ppb, err := strconv.ParseFloat(v, 64)
 				if err != nil || !(ppb >= -maxPPB && ppb <= maxPPB) {
 					return param.ErrValue
 				}
-				c.PHC.PPB = ppb
+				phc.PPB = ppb
 				return nil
 			}),
 		shortTime(param.Row{Name: "phc_quantum", Origin: param.Tapir,
 			Help: "resolution of the hardware clock's stamps"},
-			&c.PHC.Quantum, 1),
+			&phc.Quantum, 1),
 		shortTime(param.Row{Name: "phc_jitter", Origin: param.Tapir,
 			Help: "standard deviation of the hardware clock's stamps"},
-			&c.PHC.Jitter, 0),
+			&phc.Jitter, 0),
 		param.Bool(param.Row{Name: "phc_drift_register", Origin: param.FastLinQ,
 			Help: "adjust the hardware clock's frequency in the steps of the device's drift register; " +
-				"0 adjusts exactly"}, &c.PHC.Exact, true),
+				"0 adjusts exactly"}, &phc.Exact, true),
 	}
 	for _, f := range []struct {
 		name, help string
 		field      *int
 	}{
-		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", &c.PTP.TxLose},
-		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", &c.PTP.TxDelay},
+		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", &ptp.TxLose},
+		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", &ptp.TxDelay},
 		{"ptp_tx_duplicate", "of so many PTP event messages one gets its Tx stamp twice; 0 for none",
-			&c.PTP.TxDuplicate},
+			&ptp.TxDuplicate},
 	} {
 		list = append(list, param.Number(param.Row{Name: f.name, Origin: param.Tapir, Runtime: true, Help: f.help},
 			f.field, 0, 0, 1<<24))
 	}
 	return append(list, param.Duration(param.Row{Name: "ptp_tx_delay_by", Origin: param.Tapir, Runtime: true,
-		Help: "how late such a Tx stamp comes"}, &c.PTP.TxDelayBy, defaultTxDelay, time.Minute, false))
+		Help: "how late such a Tx stamp comes"}, &ptp.TxDelayBy, defaultTxDelay, time.Minute, false))
 }
 
 // shortTime makes a setting of a time from 0 to a millisecond. def is what zero

@@ -35,7 +35,7 @@ func (c *Bound) Rows() []*param.Row {
 	for i := range Aliases {
 		rows = append(rows, Aliases[i].Row(rows))
 	}
-	return slices.Concat(rows, c.cmRows(), c.tcpRows(), c.ptpRows(), c.rdmaRows())
+	return slices.Concat(rows, c.cmRows(), c.tcpRows(), clockRows(c.PHC, c.PTP), c.rdmaRows())
 }
 
 // Aliases are second names of settings. Those that share a field without being

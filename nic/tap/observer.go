@@ -23,6 +23,7 @@ import (
 // that reads and writes the TAP. While it exists, every frame on the TAP costs
 // the kernel two filter runs.
 type Observer struct {
+	tunnels        []Tunnel
 	received, sent sighter
 	stats          ObserverStats
 }
@@ -43,13 +44,13 @@ const eventPort = 319
 
 // Observe opens an observer of the interface called name, in the network
 // namespace of the calling thread. It needs CAP_NET_RAW.
-func Observe(name string) (*Observer, error) {
-	o := &Observer{received: sighter{fd: -1}, sent: sighter{fd: -1}}
+func Observe(name string, tunnels ...Tunnel) (*Observer, error) {
+	o := &Observer{tunnels: tunnels, received: sighter{fd: -1}, sent: sighter{fd: -1}}
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s: %w", name, err)
 	}
-	if err := errors.Join(o.received.open(ifi.Index, true), o.sent.open(ifi.Index, false)); err != nil {
+	if err := errors.Join(o.received.open(ifi.Index, o, true), o.sent.open(ifi.Index, o, false)); err != nil {
 		o.Close()
 		if errors.Is(err, unix.EPERM) {
 			return nil,
@@ -70,7 +71,7 @@ func (o *Observer) Received(b []byte) (realtime int64, ok bool) { return o.find(
 func (o *Observer) Sent(b []byte) (realtime int64, ok bool) { return o.find(&o.sent, b) }
 
 func (o *Observer) find(s *sighter, b []byte) (int64, bool) {
-	h := EventHeader(b)
+	h := o.header(b)
 	if h == nil {
 		return 0, false
 	}
@@ -88,6 +89,32 @@ func (o *Observer) Stats() ObserverStats { return o.stats }
 
 // Close ends the observation.
 func (o *Observer) Close() error { return errors.Join(o.received.close(), o.sent.close()) }
+
+// Tunnel says that frames of an EtherType hold an Ethernet frame, which begins
+// at an octet, at most MaxTunnel.
+type Tunnel struct {
+	EtherType uint16
+	At        int
+}
+
+// MaxTunnel leaves room for a message in IPv6 behind it, in octets.
+const MaxTunnel = 80
+
+// header is EventHeader of a frame or of what it holds.
+func (o *Observer) header(b []byte) []byte {
+	if h := EventHeader(b); h != nil || len(o.tunnels) == 0 || len(b) < ether.HeaderLen {
+		return h
+	}
+	for _, t := range o.tunnels {
+		if binary.BigEndian.Uint16(b[12:]) == t.EtherType && len(b) > t.At {
+			return EventHeader(b[t.At:])
+		}
+	}
+	return nil
+}
+
+// Event tells whether a frame is an event message of PTP, or holds one.
+func (o *Observer) Event(b []byte) bool { return o.header(b) != nil }
 
 // EventHeader returns the first 34 octets of the PTP event message in the
 // Ethernet frame b, borrowed; nil if there is none.
@@ -124,6 +151,7 @@ type sighting struct {
 // sighter is one of an Observer's sockets.
 type sighter struct {
 	fd      int
+	header  func(b []byte) []byte
 	waiting [32]sighting // a ring
 	next    int
 	packet  [192]byte // the beginning of a copy
@@ -133,11 +161,12 @@ type sighter struct {
 }
 
 // open makes the socket. Outgoing copies reach only sockets for all protocols.
-func (s *sighter) open(index int, outgoing bool) (err error) {
+func (s *sighter) open(index int, o *Observer, outgoing bool) (err error) {
+	s.header = o.header
 	if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		return err
 	}
-	filter := eventFilter
+	filter := eventsIn(o.tunnels)
 	if outgoing {
 		filter = append(outgoingOnly[:len(outgoingOnly):len(outgoingOnly)], filter...)
 	} else if err := unix.SetsockoptInt(s.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1); err != nil {
@@ -205,7 +234,7 @@ func (s *sighter) receive() (w sighting, ok bool) {
 	if errno != 0 {
 		return w, false
 	}
-	h := EventHeader(s.packet[:n])
+	h := s.header(s.packet[:n])
 	at, stamped := stampIn(s.control[:s.msg.Controllen])
 	if h == nil || !stamped {
 		return w, true

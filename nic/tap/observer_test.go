@@ -206,3 +206,51 @@ func ifIndex(name string) (int, error) {
 	}
 	return ifi.Index, nil
 }
+
+// Messages in a tunnel are seen as those without one, in all carriages; others of
+// its EtherType, and those of another, are not.
+func TestObserverInTunnels(t *testing.T) {
+	ns, links := room(t)
+	q := openTAP(t, links, tap.Config{Name: "tap0"})
+	must(t, links.Up("tap0"))
+	const typ = 0x88b5
+	var o *tap.Observer
+	must(t, ns.Do(func() (err error) {
+		o, err = tap.Observe("tap0", tap.Tunnel{EtherType: 0x0800, At: 70}, tap.Tunnel{EtherType: typ, At: 34})
+		return err
+	}))
+	t.Cleanup(func() { o.Close() })
+	pool := buf.NewPool(8, 0)
+	outer := append(ether.Header{Dst: ether.Addr{2, 0, 0, 0, 0, 9}, Src: ether.Addr{2, 0, 0, 0, 0, 1}, Type: typ}.AppendTo(nil),
+		make([]byte, 20)...)
+	for name, carry := range carriages {
+		b := append(outer[:len(outer):len(outer)], carry(ptpMessage(1, 3))...)
+		begin := now()
+		kernelSends(t, ns, b)
+		f := next(t, pool, q, o.Event)
+		stamp, ok := o.Received(f.Bytes())
+		if name == "VLAN" {
+			if ok {
+				t.Errorf("%s: a stamp", name) // as without a tunnel
+			}
+		} else {
+			within(t, name+" received", begin, stamp, ok)
+		}
+		f.Release()
+		if name == "VLAN" {
+			continue
+		}
+		f = pool.Get(2000)
+		f.Append(b)
+		begin = now()
+		must(t, q.Write(f))
+		stamp, ok = o.Sent(f.Bytes())
+		within(t, name+" sent", begin, stamp, ok)
+		f.Release()
+	}
+	for _, b := range [][]byte{carriages["L2"](ptpMessage(0, 1))[:20], outer, append(outer[:len(outer):len(outer)], make([]byte, 60)...)} {
+		if o.Event(b) {
+			t.Errorf("%x: an event message", b)
+		}
+	}
+}

@@ -5,6 +5,7 @@ package view
 import (
 	"net/netip"
 
+	"tapir/nic/param"
 	"tapir/wire/ether"
 )
 
@@ -113,6 +114,14 @@ type ParamInfo struct {
 	Type    string `json:"type"`
 	Runtime bool   `json:"runtime"` // may be changed while the NIC runs
 	Help    string `json:"help"`
+}
+
+// Params describes settings.
+func Params(rows []*param.Row) (list []ParamInfo) {
+	for _, r := range rows {
+		list = append(list, ParamInfo{Name: r.Name, Value: r.Get(), Type: r.Type, Runtime: r.Runtime, Help: r.Help})
+	}
+	return list
 }
 
 // Count makes a counter.

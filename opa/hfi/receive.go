@@ -15,26 +15,36 @@ func (p *Port) Receive(frames []*frame.Frame, now frame.Time) {
 	}
 }
 
+// Number is the number of the next frame that comes in: of one that is not for the
+// port too, if it is shown to the tracer.
+func (p *Port) Number() uint64 {
+	p.rxID++
+	return p.rxID
+}
+
 // receive is stage 1. self: the frame never left the port.
 func (p *Port) receive(f *frame.Frame, self bool) {
-	p.rxID++
-	f.ID = p.rxID
+	f.ID = p.Number()
 	p.counts.RxPackets++
 	p.counts.RxBytes += uint64(f.Len())
 	if p.tracer != nil {
 		p.scratch = append(p.scratch[:0], f.Bytes()...)
+	}
+	at := p.now
+	if f.Seen != 0 && f.Seen != frame.Never {
+		at = f.Seen
 	}
 	r, client := p.open(f, self)
 	if client == nil {
 		if r != frame.DropNone {
 			p.counts.RxDrops.Count(r)
 		}
-		p.traceIn(f.ID, r)
+		p.traceIn(f.ID, at, r)
 		f.Release()
 		return
 	}
 	id := f.ID
-	p.traceIn(id, client.Deliver(opa.Packet(f.Bytes()), f, p.now))
+	p.traceIn(id, at, client.Deliver(opa.Packet(f.Bytes()), f, p.now))
 }
 
 // open takes the packet out of its framing and judges it. It returns the

@@ -72,10 +72,10 @@ func (p *Port) traceOut(f *frame.Frame, r frame.DropReason) {
 	}
 }
 
-// traceIn records the frame in p.scratch.
-func (p *Port) traceIn(id uint64, r frame.DropReason) {
+// traceIn records the frame in p.scratch, which came at a time.
+func (p *Port) traceIn(id uint64, at frame.Time, r frame.DropReason) {
 	if p.tracer != nil {
-		p.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Inbound, Data: p.scratch, Stamp: frame.Stamp(p.now),
+		p.tracer.Trace(&frame.Record{Port: frame.Wire, Dir: frame.Inbound, Data: p.scratch, Stamp: frame.Stamp(at),
 			ID: id, Drop: r})
 	}
 }

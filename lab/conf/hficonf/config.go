@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"tapir/lab/conf"
+	"tapir/nic/settings"
 	"tapir/nic/tap"
 	"tapir/opa"
 	"tapir/opa/hfi"
@@ -39,6 +40,8 @@ type Config struct {
 	Queues  int         // of each host TAP, at most 8; default 1
 	Policy  vnic.Policy // of vports that VNICs does not name
 	VNICs   []VNIC
+	// Clock are the settings of the hardware clock and its PTP unit.
+	Clock settings.Clock
 
 	policySet bool
 }

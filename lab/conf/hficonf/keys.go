@@ -19,7 +19,7 @@ import (
 // Fields are the settings of an HFI, bound to c; scalar ones are flags of `tapir
 // vnic` too.
 func (c *Config) Fields() []conf.Field {
-	return []conf.Field{
+	return append([]conf.Field{
 		{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: conf.Name(&c.Name)},
 		{Name: "fabric_tap", Expect: "an interface name such as fab0, at most 15 characters",
 			Set: conf.Checked(&c.TAP, tap.CheckName)},
@@ -45,7 +45,15 @@ func (c *Config) Fields() []conf.Field {
 				c.VNICs, err = DecodeVNICs(n, func() (v VNIC) { return v }, (*VNIC).Fields)
 				return err
 			}},
+	}, c.clockFields()...)
+}
+
+// clockFields are the settings of the hardware clock and its PTP unit.
+func (c *Config) clockFields() (list []conf.Field) {
+	for _, p := range c.Clock.Params() {
+		list = append(list, conf.Field{Name: p.Name, Expect: p.Expect, Set: p.Set})
 	}
+	return list
 }
 
 // Fields are the settings of a VNIC, bound to v.

@@ -1,12 +1,16 @@
 package hfinode
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"runtime"
 	"slices"
 
 	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ptprun"
 	"tapir/wire/frame"
 )
 
@@ -34,25 +38,46 @@ func (s *Control) CaptureInfo() capture.Info {
 		MAC: cfg.LID.Outer(), MTU: cfg.MTU, Wire: s.hfi.TAP()}
 }
 
-// wallClock gives the frames of a port stamps of the time of day.
-type wallClock struct {
-	frame.Tracer
-	clock frame.Clock
+// clock is the hardware clock of the fabric port.
+func (s *Control) clock() *ctl.Clock {
+	n := s.hfi
+	return &ctl.Clock{Node: ptprun.Node{Name: n.Name(), PTP: n.engine.PTP, Schedule: n.engine.Schedule}, Thread: n.Loop}
 }
 
-func (w wallClock) Trace(r *frame.Record) {
-	r.Stamp = w.clock.At(frame.Time(r.Stamp))
-	w.Tracer.Trace(r)
+// Command answers what a hardware clock does.
+func (s *Control) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
+	if answer, known, err := s.clock().Command(name, args); known {
+		return answer, err
+	}
+	return s.Control.Command(ctx, name, args)
+}
+
+// Perf runs a PTP instance; there are no other jobs.
+func (s *Control) Perf(job json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
+	var kind struct{ Op string }
+	if json.Unmarshal(job, &kind) == nil && kind.Op == ptprun.Op {
+		return s.clock().Perf(job, progress, done)
+	}
+	return s.Control.Perf(job, progress, done)
+}
+
+// Set changes settings of the hardware clock and its PTP unit, all or none.
+func (s *Control) Set(list []ctl.Setting) error {
+	if err := s.Lacks(list); err != nil {
+		return err
+	}
+	var refused error
+	err := s.hfi.DoWait(func(frame.Time) { refused = s.hfi.engine.set(list) })
+	return cmp.Or(ctl.BadRequest(refused), err)
 }
 
 // Attach adds a session to the port's tracers; there are no connections whose
 // beginnings it could miss.
 func (s *Control) Attach(session *capture.Session, _ bool) (detach func(), err error) {
-	port := s.hfi.engine.port
 	err = s.hfi.DoWait(func(frame.Time) {
 		session.Live()
 		s.hfi.tee.Add(session)
-		port.SetTracer(wallClock{&s.hfi.tee, s.hfi.Loop.Clock()})
+		s.hfi.engine.SetTracer(&s.hfi.tee)
 	})
 	if err != nil {
 		return nil, err
@@ -60,7 +85,7 @@ func (s *Control) Attach(session *capture.Session, _ bool) (detach func(), err e
 	return func() {
 		_ = s.hfi.DoWait(func(frame.Time) { // after the loop's end nothing is traced any more
 			if s.hfi.tee.Remove(session) == 0 {
-				port.SetTracer(nil)
+				s.hfi.engine.SetTracer(nil)
 			}
 		})
 	}, nil

@@ -32,9 +32,6 @@ func (e *engine) Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
 // Dispatch has nothing to do.
 func (e *engine) Dispatch(frame.Time) bool { return false }
 
-// TxDone is of no interest: nothing depends on when a frame left.
-func (e *engine) TxDone(_ uint64, _, _ frame.Time) bool { return false }
-
 // add gives h queues of the loop.
 func (e *engine) add(h *host) error {
 	free := slices.Index(e.hosts[1:], nil) // 0 is the fabric

@@ -2,6 +2,9 @@ package hfinode
 
 import (
 	"tapir/lab/node/nodectl"
+	"tapir/nic/port"
+	"tapir/nic/ptp"
+	"tapir/nic/timer"
 	"tapir/opa"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
@@ -14,7 +17,12 @@ import (
 // HFI is an HFI port with its vports and agents. It knows no clock, TAP or
 // goroutine: the loop of a Node drives it in real time, a lab in virtual time.
 type HFI struct {
-	cfg    Config // with its defaults
+	timer.Queue
+	PTP *ptp.Service // the PTP unit of the fabric port
+
+	cfg    Config      // with its defaults
+	common port.Common // of the side below the port
+	fabric *port.Port
 	port   *hfi.Port
 	vports *vnic.Port
 	sma    *sma.Agent
@@ -27,16 +35,13 @@ type HFI struct {
 // NewHFI returns the HFI of cfg with its link down. agents answer management
 // packets beside those that every managed port has. Vports of an HFI that is
 // not managed exist from now on.
-func NewHFI(cfg Config, env hfi.Env, agents ...mad.Agent) (*HFI, error) {
+func NewHFI(cfg Config, env Env, agents ...mad.Agent) (*HFI, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	h := &HFI{cfg: cfg.WithDefaults()}
 	c := &h.cfg
-	var err error
-	h.port, err = hfi.New(hfi.Config{Name: c.Name, GUID: c.GUID, LID: c.LID, PKeys: c.PKeys, MTU: c.MTU,
-		Framing: c.Framing, ICRC: c.ICRC}, env)
-	if err != nil {
+	if err := h.compose(&env); err != nil {
 		return nil, err
 	}
 	h.vports = vnic.NewPort(h.port, env.Pool)
@@ -81,23 +86,13 @@ func (h *HFI) Port() *hfi.Port { return h.port }
 // VPorts are its vports.
 func (h *HFI) VPorts() *vnic.Port { return h.vports }
 
-// ReceiveFabric takes frames that came in from the fabric.
-func (h *HFI) ReceiveFabric(frames []*frame.Frame, now frame.Time) {
-	h.now = now
-	h.port.Receive(frames, now)
-}
-
-// Poll lets port and agents send, then hands the hosts what came. It returns
-// the next deadline.
-func (h *HFI) Poll(now frame.Time) frame.Time {
-	h.now = now
-	return min(h.port.Poll(now), h.vports.Poll(now))
-}
-
 // Counters are those of the port and of its agents.
 func (h *HFI) Counters() []nodectl.Counter {
 	var list []nodectl.Counter
 	for _, c := range new(h.port.Counts()).Counters() {
+		list = append(list, nodectl.Counter(c))
+	}
+	for _, c := range h.PTP.Counters() {
 		list = append(list, nodectl.Counter(c))
 	}
 	s, v := h.sma.Counters(), h.vema.Counters()

@@ -262,7 +262,7 @@ func (h *host) Transmit(f *frame.Frame) {
 // receive hands frames of the operating system to the vport.
 func (h *host) receive(frames []*frame.Frame, now frame.Time) {
 	if h.vlan == 0 {
-		h.dev.Transmit(frames, now)
+		h.n.engine.FromHost(h.dev, frames, now)
 		return
 	}
 	ours := frames[:0]
@@ -274,5 +274,5 @@ func (h *host) receive(frames []*frame.Frame, now frame.Time) {
 		h.n.engine.drops.Count(drop.WrongVLAN)
 		f.Release()
 	}
-	h.dev.Transmit(ours, now)
+	h.n.engine.FromHost(h.dev, ours, now)
 }

@@ -4,6 +4,7 @@ package hfinode
 
 import (
 	"context"
+	"fmt"
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/host/link"
@@ -12,6 +13,7 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
+	"tapir/opa"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
 	"tapir/wire/ether"
@@ -63,7 +65,8 @@ func (n *Node) build(agents []mad.Agent) error {
 	if err := n.openFabric(); err != nil {
 		return err
 	}
-	h, err := NewHFI(n.cfg, hfi.Env{Pool: n.Loop.Pool(), Wire: n.uplink}, agents...)
+	h, err := NewHFI(n.cfg, Env{Pool: n.Loop.Pool(), Wire: n.uplink, Clock: n.Loop.Clock(), Observe: n.observe,
+		Now: n.Loop.Now}, agents...)
 	if err != nil {
 		return err
 	}
@@ -71,6 +74,28 @@ func (n *Node) build(agents []mad.Agent) error {
 	h.vports.Observe(n.engine)
 	n.Loop.SetEngine(n.engine)
 	return nil
+}
+
+// observe starts or ends the observation of the fabric TAP for event messages of
+// PTP, bare and in packets. It runs on the loop's thread.
+func (n *Node) observe(on bool) error {
+	if !on || n.Env().LoopStamps {
+		n.uplink.Observe(nil)
+		return nil
+	}
+	var tunnels []tap.Tunnel
+	for _, f := range []opa.Framing{opa.FramingNSH, opa.Framing88B5, opa.FramingGeneve} {
+		typ, at := f.Carries()
+		tunnels = append(tunnels, tap.Tunnel{EtherType: typ, At: at})
+	}
+	return n.Space.NS.Do(func() error {
+		o, err := tap.Observe(n.TAP(), tunnels...)
+		if err != nil {
+			return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
+		}
+		n.uplink.Observe(o)
+		return nil
+	})
 }
 
 // bridgeAlias marks the bridges that HFIs have made.
@@ -177,6 +202,7 @@ func (n *Node) Counts() (c hfi.Counts, err error) {
 // loop's thread.
 func (n *Node) drops() frame.Drops {
 	sum := n.engine.drops
+	sum.Add(&n.engine.common.Drops)
 	sum.Add(new(n.uplink.Drops()))
 	for _, h := range n.engine.hosts {
 		if h != nil {

@@ -6,6 +6,7 @@ import (
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node/nodectl"
+	"tapir/nic/view"
 	"tapir/vnic"
 	"tapir/wire/ether"
 )
@@ -71,6 +72,7 @@ func (n *Node) tables() []nodectl.Table {
 	return []nodectl.Table{
 		nodectl.Row("nic", n.row), nodectl.List("vport", n.vportRows), nodectl.List("mac", n.macRows),
 		nodectl.List("ethtool", n.ethtool), nodectl.List("counters", n.counters),
+		nodectl.List("params", func() []view.ParamInfo { return view.Params(n.engine.cfg.Clock.Params()) }),
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"tapir/lab/run/virtual/station"
 	"tapir/lab/topo"
 	"tapir/opa/em"
-	opahfi "tapir/opa/hfi"
 	"tapir/opa/mad"
 	"tapir/vnic"
 	"tapir/wire/ether"
@@ -41,7 +40,8 @@ func (n *node) buildHFI() (err error) {
 		agents = append(agents, h.mgr)
 	}
 	cfg.Name = n.Name
-	if h.HFI, err = hfinode.NewHFI(cfg, opahfi.Env{Pool: n.lab.world.Pool, Wire: n.ends[0]}, agents...); err != nil {
+	if h.HFI, err = hfinode.NewHFI(cfg, hfinode.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world},
+		agents...); err != nil {
 		return err
 	}
 	h.VPorts().Observe(h)
@@ -99,9 +99,6 @@ func (h *hfi) Poll(now frame.Time) frame.Time {
 	return next
 }
 
-// TxDone is of no interest.
-func (h *hfi) TxDone(_ uint64, _, _ frame.Time) bool { return false }
-
 // vnicIface is a VNIC as an interface of the host.
 type vnicIface struct {
 	*station.Iface
@@ -131,7 +128,7 @@ func (v *vnicIface) Room() int { return 1 }
 
 // Transmit takes a frame of the host.
 func (v *vnicIface) Transmit(f *frame.Frame) {
-	v.dev.Transmit([]*frame.Frame{f}, v.hfi.node.lab.world.Now())
+	v.hfi.FromHost(v.dev, []*frame.Frame{f}, v.hfi.node.lab.world.Now())
 	v.hfi.node.again = true
 }
 

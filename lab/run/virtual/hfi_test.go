@@ -116,3 +116,20 @@ steps:
   - wait: long
 `)
 }
+
+// An HFI port has a hardware clock and a PTP instance: one that is 20 ppm fast and
+// begins 10 ms off is within nanoseconds of the other's, over the fabric port.
+func TestPTPBetweenHFIs(t *testing.T) {
+	passes(t, `
+nodes:
+  h1: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.1/24}], ptp: {priority1: 1}}
+  h2: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.2/24}], phc_ppb: 20000, phc_drift_register: 0, ptp: {slave_only: true}}
+links: [{between: [h1, h2], delay: 5us}]
+steps:
+  - {phc: h2, step: 10ms}
+  - wait: {node: h2, ptp: SLAVE, true_offset: 100ns}
+    timeout: 60s
+  - {run: ping -c 1 10.2.0.2, on: h1}
+  - expect: {node: h2, counter: rx_drop_unknown_ethertype, max: 0}
+`)
+}

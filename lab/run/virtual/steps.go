@@ -192,9 +192,9 @@ func (l *lab) AdjustPHC(_ context.Context, s *topo.Step) error {
 	n, now := l.node(s.On), l.world.Now()
 	l.world.Touch(n.place)
 	if s.Drifts {
-		return n.dev.PTP.PHC().AdjFreq(now, s.PPB)
+		return n.clock().PTP.PHC().AdjFreq(now, s.PPB)
 	}
-	return n.dev.PTP.PHC().AdjTime(now, s.Shift)
+	return n.clock().PTP.PHC().AdjTime(now, s.Shift)
 }
 
 // Listens implements steps.World.

@@ -24,44 +24,14 @@ type nothing = struct{}
 
 // Command implements Commander.
 func (d *served) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
-	for _, commands := range []map[string]command{deviceCommands, phcCommands} {
-		if c := commands[name]; c.run != nil {
-			return c.run(ctx, d, args)
-		}
+	if c := deviceCommands[name]; c.run != nil {
+		return c.run(ctx, d, args)
+	}
+	if answer, known, err := d.clock().Command(name, args); known {
+		return answer, err
 	}
 	return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s has no command %s",
 		d.Device.Config().Name, name)}
-}
-
-// asking is a command without arguments that runs on the NIC's thread.
-func asking(ask func(d *served, now frame.Time) any) command {
-	return command{run: func(_ context.Context, d *served, _ json.RawMessage) (answer any, err error) {
-		err = d.on(func(now frame.Time) error {
-			answer = ask(d, now)
-			return nil
-		})
-		return answer, err
-	}}
-}
-
-// with is a command with arguments that runs on the NIC's thread.
-func with[T any](run func(d *served, args T, now frame.Time) (any, error)) command {
-	return command{run: func(_ context.Context, d *served, raw json.RawMessage) (answer any, err error) {
-		args, err := arguments[T](raw)
-		if err != nil {
-			return nil, err
-		}
-		err = d.on(func(now frame.Time) (err error) {
-			answer, err = run(d, args, now)
-			return withErrno(err)
-		})
-		return answer, err
-	}}
-}
-
-// changing is a command with arguments and no answer.
-func changing[T any](run func(d *served, args T, now frame.Time) error) command {
-	return with(func(d *served, args T, now frame.Time) (any, error) { return nothing{}, run(d, args, now) })
 }
 
 // arguments decodes those of a command.

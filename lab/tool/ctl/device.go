@@ -8,18 +8,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"tapir/nic/port"
-	unit "tapir/nic/ptp"
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/ptprun"
-	"tapir/lab/tool/ptpuds"
 	"tapir/lab/tool/siwt"
 	"tapir/mpa"
 	"tapir/nic"
@@ -154,9 +151,14 @@ func (d *served) Show(kind string) (v any, err error) {
 }
 
 // on runs fn on the NIC's thread and returns its error.
-func (d *served) on(fn func(now frame.Time) error) (err error) {
-	if ended := d.Thread.DoWait(func(now frame.Time) { err = fn(now) }); ended != nil {
-		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", d.Device.Config().Name, ended)}
+func (d *served) on(fn func(now frame.Time) error) error {
+	return onThread(d.Thread, d.Device.Config().Name, fn)
+}
+
+// onThread is on of any NIC.
+func onThread(t Thread, name string, fn func(now frame.Time) error) (err error) {
+	if ended := t.DoWait(func(now frame.Time) { err = fn(now) }); ended != nil {
+		return &Error{What: fmt.Sprintf("NIC %s is ending: %v", name, ended)}
 	}
 	return err
 }
@@ -190,10 +192,7 @@ func (d *served) Set(settings []Setting) error {
 		if err := cmp.Or(unchanged(d.Device, settings), d.known(settings)); err != nil {
 			return err
 		}
-		if err := d.Device.Set(list...); err != nil {
-			return &Error{Status: http.StatusBadRequest, What: err.Error()}
-		}
-		return nil
+		return BadRequest(d.Device.Set(list...))
 	})
 }
 
@@ -235,7 +234,7 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 			return siwt.Start(d.Device, job, now, func(r siwt.Report, _ error) { done(r, nil) })
 		})
 	case ptprun.Op:
-		return d.ptp(raw, progress, done)
+		return d.clock().Perf(raw, progress, done)
 	}
 	return perform(d, raw, func(job perfconf.Job, now frame.Time) (*perf.Run, error) {
 		return perf.Start(d.Device, job, now, func(r perf.Report, err error) { done(r, explain(job.Op, err)) },
@@ -268,62 +267,6 @@ func decodeStrictly[T any](raw json.RawMessage) (v T, err error) {
 	dec.DisallowUnknownFields()
 	err = dec.Decode(&v)
 	return v, err
-}
-
-// ptp runs a PTP instance until the client leaves.
-func (d *served) ptp(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error) {
-	job, err := ptprun.ParseJob(raw)
-	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, What: err.Error()}
-	}
-	if err := d.on(func(frame.Time) error {
-		if d.Device.PTP.Instance() != nil {
-			return ptpError(unit.ErrPTPRuns)
-		}
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	uds, err := ptpuds.Listen(cmp.Or(job.UDS, PTPSocket(d.Device.Config().Name)))
-	if err != nil {
-		return nil, &Error{What: err.Error(), Remedy: "choose another path with --uds"}
-	}
-	var run *ptprun.Run
-	if err = d.on(func(now frame.Time) (err error) {
-		run, err = ptprun.Start(d.Device, d.Thread, job, now, func(r ptprun.Report) {
-			progress(r)
-		}, func(r ptprun.Report, err error) {
-			go func() { // Close waits for the thread that calls us
-				_ = uds.Close()
-				done(r, err)
-			}()
-		})
-		if err == nil {
-			d.Device.PTP.Manager().SetLocal(uds)
-		}
-		return ptpError(err)
-	}); err != nil {
-		_ = uds.Close() // the error that counts is the other
-		return nil, err
-	}
-	uds.Serve(d.Thread.Do, pmc{d.Device})
-	return func() {
-		d.Thread.Do(run.Cancel)
-		_ = uds.Close() // the socket is gone, whatever it says
-	}, nil
-}
-
-// PTPSocket is the path of the socket by which linuxptp's pmc manages the PTP
-// instance of a NIC, unless its start named another.
-func PTPSocket(nic string) string { return filepath.Join(Dir(), nic+".ptp") }
-
-// pmc hands what comes by such a socket to the instance that runs.
-type pmc struct{ d *nic.Device }
-
-func (p pmc) Local(client string, b []byte, now frame.Time) {
-	if m := p.d.PTP.Manager(); m != nil {
-		m.Local(client, b, now)
-	}
 }
 
 // explain adds how to mend what the engine can only name.

@@ -27,12 +27,20 @@ func (n NotRDMA) Follow(string, uint64) (any, uint64, error) {
 
 // Set fails.
 func (n NotRDMA) Set(settings []Setting) error {
+	if err := n.Lacks(settings); err != nil {
+		return err
+	}
+	return n.Unable("has no parameters to set")
+}
+
+// Lacks is the error of settings that only FastLinQ hardware has, nil without.
+func (n NotRDMA) Lacks(settings []Setting) error {
 	for _, s := range settings {
 		if param.Find((&fastlinq.Config{}).Params(), s.Name) != nil {
 			return lacks(n.Hardware, "setting "+s.Name)
 		}
 	}
-	return n.Unable("has no parameters to set")
+	return nil
 }
 
 // Command fails, with the words of a NIC that lacks the part in question.

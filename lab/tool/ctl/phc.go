@@ -107,51 +107,51 @@ type HWTimestampCaps struct {
 // maxSamples is PTP_MAX_SAMPLES.
 const maxSamples = 25
 
-// phcCommands run on the NIC's thread.
-var phcCommands = map[string]command{
-	"phc.caps": asking(func(d *served, _ frame.Time) any {
-		return PHCCaps{Name: d.Device.Config().Name, MaxAdj: d.Device.PTP.PHC().MaxAdj()}
+// phcCommands run on the thread.
+var phcCommands = map[string]clockCommand{
+	"phc.caps": asking(func(d *Clock, _ frame.Time) any {
+		return PHCCaps{Name: d.Name, MaxAdj: d.PTP.PHC().MaxAdj()}
 	}),
-	"phc.gettime": asking(func(d *served, _ frame.Time) any {
-		return PHCTime{int64(d.Device.PTP.PHC().Now(d.Thread.Now()))}
+	"phc.gettime": asking(func(d *Clock, _ frame.Time) any {
+		return PHCTime{int64(d.PTP.PHC().Now(d.Thread.Now()))}
 	}),
-	"phc.settime": changing(func(d *served, t PHCTime, now frame.Time) error {
-		return d.Device.PTP.PHC().SetTime(now, frame.Stamp(t.NS))
+	"phc.settime": changing(func(d *Clock, t PHCTime, now frame.Time) error {
+		return d.PTP.PHC().SetTime(now, frame.Stamp(t.NS))
 	}),
-	"phc.adjtime": changing(func(d *served, t PHCDelta, now frame.Time) error {
-		return d.Device.PTP.PHC().AdjTime(now, time.Duration(t.NS))
+	"phc.adjtime": changing(func(d *Clock, t PHCDelta, now frame.Time) error {
+		return d.PTP.PHC().AdjTime(now, time.Duration(t.NS))
 	}),
-	"phc.adjfine": changing(func(d *served, f PHCFrequency, now frame.Time) error {
-		return d.Device.PTP.PHC().AdjFine(now, f.ScaledPPM)
+	"phc.adjfine": changing(func(d *Clock, f PHCFrequency, now frame.Time) error {
+		return d.PTP.PHC().AdjFine(now, f.ScaledPPM)
 	}),
-	"phc.frequency": asking(func(d *served, _ frame.Time) any {
-		return PHCFrequency{d.Device.PTP.PHC().Frequency()}
+	"phc.frequency": asking(func(d *Clock, _ frame.Time) any {
+		return PHCFrequency{d.PTP.PHC().Frequency()}
 	}),
-	"phc.gettimex": with((*served).getTimeX),
-	"phc.at": with(func(d *served, t SystemTime, _ frame.Time) (any, error) {
-		return PHCTime{int64(d.Device.PTP.PHC().At(d.Thread.FromRealtime(t.Realtime)))}, nil
+	"phc.gettimex": with((*Clock).getTimeX),
+	"phc.at": with(func(d *Clock, t SystemTime, _ frame.Time) (any, error) {
+		return PHCTime{int64(d.PTP.PHC().At(d.Thread.FromRealtime(t.Realtime)))}, nil
 	}),
-	"hwtstamp.get": asking(func(d *served, _ frame.Time) any { return d.Device.PTP.HWTimestamps() }),
-	"hwtstamp.set": with(func(d *served, c ptp.HWConfig, now frame.Time) (any, error) {
-		return d.Device.PTP.SetHWTimestamps(c, now)
+	"hwtstamp.get": asking(func(d *Clock, _ frame.Time) any { return d.PTP.HWTimestamps() }),
+	"hwtstamp.set": with(func(d *Clock, c ptp.HWConfig, now frame.Time) (any, error) {
+		return d.PTP.SetHWTimestamps(c, now)
 	}),
-	"hwtstamp.caps": asking(func(d *served, _ frame.Time) any {
-		return HWTimestampCaps{Clock: d.Device.Config().Name, TxTypes: []ptp.TxType{ptp.TxOff, ptp.TxOn},
-			RxFilters: ptp.Filters(), Owner: d.Device.PTP.Owner()}
+	"hwtstamp.caps": asking(func(d *Clock, _ frame.Time) any {
+		return HWTimestampCaps{Clock: d.Name, TxTypes: []ptp.TxType{ptp.TxOff, ptp.TxOn},
+			RxFilters: ptp.Filters(), Owner: d.PTP.Owner()}
 	}),
-	"hwtstamp.rx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
-		s, ok := d.Device.PTP.RxStamp(id.unit())
+	"hwtstamp.rx": with(func(d *Clock, id MessageID, _ frame.Time) (any, error) {
+		s, ok := d.PTP.RxStamp(id.unit())
 		return MessageStamp{OK: ok, NS: int64(s)}, nil
 	}),
-	"hwtstamp.tx": with(func(d *served, id MessageID, _ frame.Time) (any, error) {
-		s, ok, waiting := d.Device.PTP.TxStamp(id.unit())
+	"hwtstamp.tx": with(func(d *Clock, id MessageID, _ frame.Time) (any, error) {
+		s, ok, waiting := d.PTP.TxStamp(id.unit())
 		return MessageStamp{OK: ok, Waiting: waiting, NS: int64(s)}, nil
 	}),
-	"ptp.status": asking(func(d *served, _ frame.Time) any {
-		return ptprun.StatusOf(d.Device, d.Thread, d.Thread.Now())
+	"ptp.status": asking(func(d *Clock, _ frame.Time) any {
+		return ptprun.StatusOf(d.Node, d.Thread, d.Thread.Now())
 	}),
-	"ptp.set": changing(func(d *served, list []ptpconf.Setting, now frame.Time) error {
-		return ptpError(ptprun.Set(d.Device, list, now))
+	"ptp.set": changing(func(d *Clock, list []ptpconf.Setting, now frame.Time) error {
+		return ptpError(ptprun.Set(d.Node, list, now))
 	}),
 }
 
@@ -159,7 +159,7 @@ func (m MessageID) unit() ptp.ID {
 	return ptp.ID{Type: msg.Type(m.Type), Sequence: m.Sequence, Source: m.Source}
 }
 
-func (d *served) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {
+func (d *Clock) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {
 	if ask.N < 1 || ask.N > maxSamples {
 		return nil, &Error{Status: http.StatusBadRequest, What: fmt.Sprintf("%d samples: expected 1 to %d", ask.N,
 			maxSamples), Errno: "EINVAL"}
@@ -167,7 +167,7 @@ func (d *served) getTimeX(ask PHCSamples, _ frame.Time) (any, error) {
 	list := make([]PHCSample, ask.N)
 	for i := range list {
 		before := d.Thread.Now()
-		phc := d.Device.PTP.PHC().Now(d.Thread.Now())
+		phc := d.PTP.PHC().Now(d.Thread.Now())
 		after := d.Thread.Now()
 		list[i] = PHCSample{d.Thread.Realtime(before), int64(phc), d.Thread.Realtime(after)}
 	}

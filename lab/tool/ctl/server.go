@@ -243,6 +243,14 @@ func fail(w http.ResponseWriter, err error) {
 // Usage tells whether the request itself was wrong.
 func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
 
+// BadRequest is err as the client's mistake, nil without one.
+func BadRequest(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{Status: http.StatusBadRequest, What: err.Error()}
+}
+
 // IsConflict tells whether err says that a setting was not changed since it is
 // no longer what it was: look again.
 func IsConflict(err error) bool {

@@ -104,22 +104,22 @@ func TestRun(t *testing.T) {
 	var list []Report
 	ended := 0
 	take := func(r Report) { list = append(list, r) }
-	if _, err := Start(l.Device, l, job, l.now, take, func(r Report, err error) { take(r); ended++ }); err != nil {
+	if _, err := Start(Of(l.Device), l, job, l.now, take, func(r Report, err error) { take(r); ended++ }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(l.Device, l, job, l.now, take, nil); err == nil {
+	if _, err := Start(Of(l.Device), l, job, l.now, take, nil); err == nil {
 		t.Error("two instances on one port")
 	}
-	if err := Set(l.Device, []ptpconf.Setting{{Name: "priority1", Value: "7"}, {Name: "sync_interval", Value: "-4"}, {Name: "slave-only", Value: "false"}}, l.now); err != nil {
+	if err := Set(Of(l.Device), []ptpconf.Setting{{Name: "priority1", Value: "7"}, {Name: "sync_interval", Value: "-4"}, {Name: "slave-only", Value: "false"}}, l.now); err != nil {
 		t.Error(err)
 	}
 	for _, s := range []ptpconf.Setting{{Name: "priority1", Value: "256"}, {Name: "sync_interval", Value: "100"}, {Name: "servo", Value: "pi"}, {Name: "delay_mechanism", Value: "9"}} {
-		if err := Set(l.Device, []ptpconf.Setting{s}, l.now); err == nil {
+		if err := Set(Of(l.Device), []ptpconf.Setting{s}, l.now); err == nil {
 			t.Errorf("%+v was taken", s)
 		}
 	}
 	l.run(1900 * time.Millisecond)
-	s := StatusOf(l.Device, l, l.now)
+	s := StatusOf(Of(l.Device), l, l.now)
 	if s.Owner != "engine" || s.Transport != "L2" || s.Instance == nil || s.Instance.Default.Priority1 != 7 || s.Instance.Ports[0].LogSync != -4 || s.Clock.TrueOffset != -1_000_000_000 {
 		t.Errorf("%+v", s)
 	}
@@ -134,10 +134,10 @@ func TestRun(t *testing.T) {
 	if events != 2 || l.PTP.Instance() != nil || l.PTP.Owner() != "" || l.sent == 0 {
 		t.Errorf("%d events, %d frames, owner %q", events, l.sent, l.PTP.Owner())
 	}
-	if err := Set(l.Device, nil, l.now); err != ErrNoInstance {
+	if err := Set(Of(l.Device), nil, l.now); err != ErrNoInstance {
 		t.Errorf("%v", err)
 	}
-	if s := StatusOf(l.Device, l, l.now); s.Instance != nil || s.Owner != "" {
+	if s := StatusOf(Of(l.Device), l, l.now); s.Instance != nil || s.Owner != "" {
 		t.Errorf("%+v", s)
 	}
 }

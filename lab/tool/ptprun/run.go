@@ -10,6 +10,7 @@ import (
 
 	"tapir/lab/conf/ptpconf"
 	"tapir/nic"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
@@ -67,9 +68,19 @@ type System interface {
 	Realtime(at frame.Time) int64
 }
 
+// Node is a port with a PTP unit: that of a NIC, or of an HFI.
+type Node struct {
+	Name     string
+	PTP      *unit.Service
+	Schedule func(at frame.Time, fn func(now frame.Time)) (cancel func())
+}
+
+// Of is the wire port of a NIC.
+func Of(d *nic.Device) Node { return Node{d.Config().Name, d.PTP, d.Schedule} }
+
 // Run is an instance that runs.
 type Run struct {
-	d        *nic.Device
+	d        Node
 	system   System
 	instance *ptp.Instance
 	job      Job
@@ -84,7 +95,7 @@ type Run struct {
 
 // Start runs an instance on d as job says. progress is called each interval,
 // done after the last one. Everything happens on the NIC's thread.
-func Start(d *nic.Device, system System, job Job, now frame.Time, progress func(Report),
+func Start(d Node, system System, job Job, now frame.Time, progress func(Report),
 	done func(Report, error)) (*Run, error) {
 	c, err := ptpconf.Configure(d.PTP.DefaultInstance, job.File, []byte(job.YAML), job.Settings)
 	if err != nil {

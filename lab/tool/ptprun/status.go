@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"tapir/lab/conf/ptpconf"
-	"tapir/nic"
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -55,9 +54,9 @@ func ClockOf(phc *clock.PHC, system System, now frame.Time) Clock {
 }
 
 // StatusOf describes the PTP of d.
-func StatusOf(d *nic.Device, system System, now frame.Time) Status {
+func StatusOf(d Node, system System, now frame.Time) Status {
 	host := d.PTP.Unit()
-	s := Status{NIC: d.Config().Name, Owner: d.PTP.Owner(), Clock: ClockOf(d.PTP.PHC(), system, now),
+	s := Status{NIC: d.Name, Owner: d.PTP.Owner(), Clock: ClockOf(d.PTP.PHC(), system, now),
 		Unit: &Unit{host.Config(), host.Registers(), host.Stats()}}
 	if i := d.PTP.Instance(); i != nil {
 		snapshot := i.Snapshot()
@@ -97,7 +96,7 @@ func Settable() (names []string) {
 
 // Set changes settings of d's running instance, one after the other up to the
 // first error.
-func Set(d *nic.Device, settings []ptpconf.Setting, now frame.Time) error {
+func Set(d Node, settings []ptpconf.Setting, now frame.Time) error {
 	i := d.PTP.Instance()
 	if i == nil {
 		return ErrNoInstance

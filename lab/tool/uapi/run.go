@@ -264,6 +264,7 @@ func (d *device) probeInTime(ctx context.Context, pps bool) error {
 // probe asks what the NIC has.
 func (d *device) probe(ctx context.Context, pps bool) error {
 	var row struct {
+		Kind    string `json:"kind"` // hfi
 		TAP     string `json:"tap"`
 		HostTAP string `json:"host_tap_name"`
 	}
@@ -280,12 +281,31 @@ func (d *device) probe(ctx context.Context, pps bool) error {
 		return fmt.Errorf("%s has no hardware clock: %w", d.name, err)
 	}
 	d.Clock, d.PPS = (*remoteClock)(d), pps
-	if row.HostTAP != "" {
+	switch {
+	case row.Kind == "hfi":
+		return d.probeVNICs(ctx)
+	case row.HostTAP != "":
 		d.Netdevs = map[string]phc.Netdev{row.HostTAP: (*hostFunction)(d)}
-	} else {
+	default:
 		d.Netdevs = map[string]phc.Netdev{row.TAP: phc.NewMapped(d.Clock, ptp.Faults{})}
 	}
 	return nil
+}
+
+// probeVNICs asks which virtual NICs an HFI has: each has the clock and the PTP
+// unit of the HFI's port.
+func (d *device) probeVNICs(ctx context.Context) error {
+	var vports []struct {
+		TAP string `json:"tap"`
+	}
+	err := d.client.Show(ctx, "vport", &vports)
+	d.Netdevs = map[string]phc.Netdev{}
+	for _, v := range vports {
+		if v.TAP != "" {
+			d.Netdevs[v.TAP] = (*hostFunction)(d)
+		}
+	}
+	return err
 }
 
 // freeIndex is the first number from n on that no clock of this machine has.

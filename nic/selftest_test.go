@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
+	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/status"
@@ -163,7 +166,7 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 	if err := register(); err != nil {
 		t.Error(err)
 	}
-	if now := n.dev.MFW().Stats().Commands; now != commands+1 {
+	if now := n.dev.MFW().Stats().Commands; now != commands+2 { // registers, clocks
 		t.Errorf("%d commands", now-commands)
 	}
 	if err := n.dev.Set(Setting{"selftest_fault", "register"}); err != nil {
@@ -196,5 +199,52 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 	}
 	if report == nil {
 		t.Error("no report")
+	}
+}
+
+// The tests of interrupt and memory send the ramrod EMPTY on each engine, and fail on
+// the one whose firmware is stuck; clocks are those of its modules.
+//
+// ST-01 ST-02 ST-04
+func TestSelftestsSendRamrods(t *testing.T) {
+	e := newTwoEngines(t, 2, Config{})
+	d := e.n.dev
+	empty := func(engine int) (n int) {
+		do := d.Chip().Engines[engine].Handler(cxt.Common)
+		d.Chip().Engines[engine].Handle(cxt.Common, func(pf int, el spq.Element) (uint8, uint64) {
+			if el.Cmd == ecore.RamrodEmpty {
+				n++
+			}
+			return do(pf, el)
+		})
+		if r := selftests(t, e.w, e.n, false); engine == 1 && !r.Passed() {
+			t.Errorf("%v", r)
+		}
+		d.Chip().Engines[engine].Handle(cxt.Common, do)
+		return n
+	}
+	for engine := range 2 {
+		if n := empty(engine); n != 3 {
+			t.Errorf("engine %d: %d ramrods", engine, n)
+		}
+	}
+	used := d.Core().Show()[1].CIDs
+	d.Chip().Engines[1].Faults(0).Stuck = true
+	for _, r := range selftests(t, e.w, e.n, false) {
+		want := map[selftest.Test]status.Code{selftest.Interrupt: status.Timeout, selftest.Memory: status.Timeout}[r.Test]
+		if status.Of(r.Err) != want {
+			t.Errorf("stuck: %v: %v", r.Test, r.Err)
+		}
+	}
+	d.Chip().Engines[1].Faults(0).Stuck = false
+	e.w.run(5 * time.Second)
+	if now := d.Core().Show()[1].CIDs; !slices.Equal(now, used) {
+		t.Errorf("connection ids %v, were %v", now, used)
+	}
+	e.n.set("driver=unloaded")
+	for _, r := range selftests(t, e.w, e.n, false) {
+		if (r.Test == selftest.Interrupt || r.Test == selftest.Memory) && status.Of(r.Err) != status.Inval {
+			t.Errorf("unloaded: %v: %v", r.Test, r.Err)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package fastlinq
 
 import (
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/nvm"
@@ -9,16 +11,11 @@ import (
 	"tapir/wire/frame"
 )
 
-// Geometry of the memory that the selftest borrows.
-const (
-	testBlocks   = 32
-	testBlockLen = 2048
-)
-
 // selftesting is a run of the selftests.
 type selftesting struct {
 	run   *selftest.Run // nil: none
 	stuck *irq.Hwfn     // of which a register is; nil: none
+	skew  *irq.Hwfn     // of which a clock is fast; nil: none
 }
 
 // Selftest begins the selftests; done gets the report from a later Poll. With
@@ -29,11 +26,11 @@ func (d tools) Selftest(offline bool, done func(selftest.Report)) error {
 	if t.run != nil {
 		return status.Busy.Errorf("%s: a selftest runs", d.cfg.Name)
 	}
-	dev := &selftest.Device{Borrow: d.borrow, Images: d.images, BIST: d.bist, Counter: d.nic.ClockCounter,
+	dev := &selftest.Device{Images: d.images, BIST: d.bist, Counter: d.nic.ClockCounter,
 		SetLoopback: func(on bool, _ frame.Time) { d.nic.Loop(on) },
 		Send:        func(payload []byte, heard func([]byte), _ frame.Time) { d.nic.SendSelf(payload, heard) }}
 	for _, h := range d.interrupts.dev.Hwfns {
-		dev.Engines = append(dev.Engines, testEngine{h, &t.stuck})
+		dev.Engines = append(dev.Engines, testEngine{d.Device, h})
 	}
 	t.run = selftest.Start(dev, offline, d.cfg.SelftestFault, func(r selftest.Report, _ frame.Time) {
 		t.run = nil
@@ -59,25 +56,6 @@ func (d tools) pollSelftest(now frame.Time) frame.Time {
 	return next
 }
 
-// borrow takes frames from the pool: the memory that everything of a NIC
-// passes through.
-func (d tools) borrow() (blocks [][]byte, release func()) {
-	var frames []*frame.Frame
-	for range testBlocks {
-		f := d.pool.Get(testBlockLen)
-		if f == nil {
-			break
-		}
-		frames = append(frames, f)
-		blocks = append(blocks, f.Extend(testBlockLen))
-	}
-	return blocks, func() {
-		for _, f := range frames {
-			f.Release()
-		}
-	}
-}
-
 // images are those of the flash.
 func (d tools) images() (list []selftest.Image, err error) {
 	im, err := d.management.fw.NVM()
@@ -93,22 +71,67 @@ func (d tools) images() (list []selftest.Image, err error) {
 
 // testEngine is a hwfn as the selftests want it.
 type testEngine struct {
-	h     *irq.Hwfn
-	stuck **irq.Hwfn // whose register is
+	d *Device
+	h *irq.Hwfn
 }
 
-// Heartbeat implements selftest.Engine: an event behind a protocol index of the
-// slowpath.
-func (e testEngine) Heartbeat(now frame.Time, done func(frame.Time)) error {
-	var pi int
-	pi, err := e.h.RegisterCB(func(now frame.Time) {
-		_ = e.h.UnregisterCB(pi) // it is registered: this is its call
-		done(now)
-	})
-	if err == nil {
-		e.h.SP().Event(pi, now)
+// core is the hwfn of the driver core; nil while there is none.
+func (e testEngine) core() *ecore.Hwfn {
+	if e.d.core.dev.State() != ecore.Running {
+		return nil
 	}
-	return err
+	return e.d.core.dev.Hwfns[e.h.Index()]
+}
+
+// Heartbeat implements selftest.Engine.
+func (e testEngine) Heartbeat(now frame.Time, done func(frame.Time, error)) {
+	e.ramrod(now, done, func(h *ecore.Hwfn) { h.Heartbeat(now, done) })
+}
+
+// ramrod posts one, and lets the core work.
+func (e testEngine) ramrod(now frame.Time, done ecore.Done, post func(h *ecore.Hwfn)) {
+	h := e.core()
+	if h == nil {
+		done(now, status.Inval.Errorf("the driver is not loaded"))
+		return
+	}
+	post(h)
+	e.d.nic.Schedule(now, e.d.Manage)
+}
+
+// TestContext implements selftest.Engine: each octet of the pattern is another, or
+// its complement.
+func (e testEngine) TestContext(flip, spoil bool, now frame.Time, done func(frame.Time, error)) {
+	pattern := make([]byte, cxt.ContextSize)
+	for i := range pattern {
+		if pattern[i] = byte(i*37 + e.h.Index()); flip {
+			pattern[i] ^= 0xff
+		}
+	}
+	e.ramrod(now, done, func(h *ecore.Hwfn) { h.TestContext(pattern, spoil, now, done) })
+}
+
+// Clocks implements selftest.Engine.
+func (e testEngine) Clocks(now frame.Time) (list []selftest.ModuleClock) {
+	h := e.core()
+	if h == nil {
+		return nil
+	}
+	for i, c := range h.Clocks(now) {
+		if e.d.selftest.skew == e.h && i == 0 {
+			c.Ticks += c.Ticks / 100
+		}
+		list = append(list, selftest.ModuleClock(c))
+	}
+	return list
+}
+
+// SkewClock implements selftest.Engine.
+func (e testEngine) SkewClock(on bool) {
+	e.d.selftest.skew = nil
+	if on {
+		e.d.selftest.skew = e.h
+	}
 }
 
 // MaskSlowpath implements selftest.Engine.
@@ -122,9 +145,9 @@ func (e testEngine) MaskSlowpath(on bool, now frame.Time) {
 
 // StickRegister implements selftest.Engine.
 func (e testEngine) StickRegister(on bool) {
-	*e.stuck = nil
+	e.d.selftest.stuck = nil
 	if on {
-		*e.stuck = e.h
+		e.d.selftest.stuck = e.h
 	}
 }
 
@@ -151,12 +174,14 @@ func (d tools) testRegisters() (lists [][]mfw.Register) {
 	return lists
 }
 
-// bist has the management firmware test the registers, and asks it why it
-// failed.
-func (d tools) bist(now frame.Time, done func(error)) {
-	m := &d.management
-	m.mcp.BIST(mfw.BISTRegister, now, func(err error) {
-		if why := m.fw.BISTError(); status.Of(err) == status.IO && why != nil {
+// bist has the management firmware do a test, and asks it why it failed.
+func (d tools) bist(t selftest.Test, now frame.Time, done func(error)) {
+	m, number := &d.management, uint32(mfw.BISTRegister)
+	if t == selftest.Clock {
+		number = mfw.BISTClock
+	}
+	m.mcp.BIST(number, now, func(err error) {
+		if why := m.fw.BISTError(); t == selftest.Registers && status.Of(err) == status.IO && why != nil {
 			err = why
 		}
 		done(err)

@@ -1,6 +1,8 @@
 package ecore
 
 import (
+	"bytes"
+
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/rt"
@@ -138,6 +140,7 @@ const (
 	eventPFStart     = 0
 	codeDone         = 0
 	codeBadState     = 1
+	codeContext      = 2 // the context in memory is not the one that the driver means
 	codeNotSupported = 0xff
 )
 
@@ -249,7 +252,11 @@ func (s *storm) common(el spq.Element) (code uint8) {
 		if t, ok := el.Data.(Tunnels); ok && s.started {
 			s.tunnels = t
 		}
-	case RamrodRLUpdate, RamrodEmpty:
+	case RamrodEmpty:
+		if want, ok := el.Data.([]byte); ok && !bytes.Equal(s.hwfn.alloc.cxt.Context(el.CID), want) {
+			return codeContext
+		}
+	case RamrodRLUpdate:
 	default:
 		return codeNotSupported
 	}

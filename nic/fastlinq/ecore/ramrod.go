@@ -1,6 +1,8 @@
 package ecore
 
 import (
+	"slices"
+
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/hw"
 	"tapir/nic/fastlinq/ecore/spq"
@@ -67,6 +69,64 @@ func (h *Hwfn) Heartbeat(now frame.Time, done Done) {
 		return
 	}
 	h.common(RamrodEmpty, nil, now, done)
+}
+
+// TestContext writes a pattern of cxt.ContextSize octets into the context of a free
+// connection and has the firmware load and check it, by the ramrod EMPTY. With spoil a
+// bit of the memory is wrong. IO: the firmware finds something else.
+func (h *Hwfn) TestContext(pattern []byte, spoil bool, now frame.Time, done Done) {
+	if h.dev.state != Running {
+		done(now, status.Inval.Errorf("%v: test of a context in state %v", h, h.dev.state))
+		return
+	}
+	contexts := h.alloc.cxt
+	cid, err := contexts.Acquire(cxt.Core)
+	if err != nil {
+		done(now, err)
+		return
+	}
+	info, err := contexts.CIDInfo(cid)
+	if err == nil {
+		copy(info.Context, pattern)
+		if spoil {
+			info.Context[len(info.Context)/2] ^= 1 << 5
+		}
+		err = h.Post(spq.Request{CID: cid, Cmd: RamrodEmpty, Protocol: cxt.Common, Data: pattern,
+			Done: func(r spq.Result, now frame.Time) {
+				if r.Err == nil && r.Code != codeDone {
+					r.Err = status.IO.Errorf("%v: the context of connection %#x is not what was written", h, cid)
+				}
+				if bad := contexts.Release(cid); r.Err == nil {
+					r.Err = bad
+				}
+				done(now, r.Err)
+			}}, now)
+	}
+	if err != nil {
+		h.notice(msglog.Obj, "%v", contexts.Release(cid))
+		done(now, err)
+	}
+}
+
+// Clock is the clock of a module: how often it has ticked, and its frequency.
+type Clock struct {
+	Module string
+	MHz    int
+	Ticks  uint64
+}
+
+// clocks are the modules of an engine that have a clock, with the frequencies of
+// this model.
+var clocks = [...]Clock{{Module: "MAIN", MHz: 375}, {Module: "STORM", MHz: 900}, {Module: "NIG", MHz: 425},
+	{Module: "TIMERS", MHz: 25}}
+
+// Clocks reads the clocks of the hwfn's modules.
+func (h *Hwfn) Clocks(now frame.Time) []Clock {
+	list := slices.Clone(clocks[:])
+	for i := range list {
+		list[i].Ticks = uint64(now) / 1000 * uint64(list[i].MHz)
+	}
+	return list
 }
 
 // UpdateTunnels changes the tunnels of a running device

@@ -20,10 +20,10 @@ type Test uint8
 // The tests.
 const (
 	Loopback  Test = iota // frames through the port's own pipe; takes the link
-	Interrupt             // an empty element through the slowpath and its interrupt, on each engine
-	Memory                // patterns in the memory of contexts
+	Interrupt             // the ramrod EMPTY, which ends by the slowpath's interrupt, on each engine
+	Memory                // the same, for which the firmware checks patterns in the memory of contexts
 	Registers             // the management firmware's test of those of each engine; values are restored
-	Clock                 // the hardware clock against the time
+	Clock                 // the hardware clock and those of the modules of each engine against the time
 	NVM                   // the checksums of the images in the flash
 	NumTests
 )
@@ -44,22 +44,35 @@ func (f Fault) Has(t Test) bool { return f>>t&1 != 0 }
 
 // Engine is a hwfn.
 type Engine interface {
-	// Heartbeat posts an empty element; done runs from the interrupt of its
+	// Heartbeat posts the ramrod EMPTY; done runs from the interrupt of its
 	// completion.
-	Heartbeat(now frame.Time, done func(now frame.Time)) error
+	Heartbeat(now frame.Time, done func(now frame.Time, err error))
+	// TestContext has the firmware check a pattern in the context of a connection;
+	// with spoil a bit of that memory is wrong.
+	TestContext(flip, spoil bool, now frame.Time, done func(now frame.Time, err error))
+	// Clocks are those of its modules. SkewClock has one run 1 % fast, for fault
+	// injection.
+	Clocks(now frame.Time) []ModuleClock
+	SkewClock(on bool)
 	// MaskSlowpath keeps the slowpath's interrupts away, for fault injection.
 	MaskSlowpath(on bool, now frame.Time)
 	// StickRegister has a bit of a register stuck, for fault injection.
 	StickRegister(on bool)
 }
 
+// ModuleClock is the clock of a module.
+type ModuleClock struct {
+	Module string
+	MHz    int
+	Ticks  uint64
+}
+
 // Device is what is tested. It has all of these parts.
 type Device struct {
 	Engines []Engine
-	// BIST has the management firmware test the registers of all engines.
-	BIST func(now frame.Time, done func(error))
-	// Borrow gives blocks of the memory of contexts until release is called.
-	Borrow func() (blocks [][]byte, release func())
+	// BIST has the management firmware test the registers, or the clocks, of all
+	// engines.
+	BIST func(t Test, now frame.Time, done func(error))
 	// Counter is the hardware clock in nanoseconds, and what its frequency is
 	// set to, in parts per billion of the time's.
 	Counter func(now frame.Time) (ns, ppb int64)

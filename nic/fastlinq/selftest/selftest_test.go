@@ -16,12 +16,32 @@ type engine struct {
 	masked  bool
 	pending []func(frame.Time)
 	busy    error
+	memory  error
+	skewed  bool
+	rate    int64 // of a module's clock, ppb off
 }
 
-func (e *engine) Heartbeat(_ frame.Time, done func(frame.Time)) error {
-	e.pending = append(e.pending, done)
-	return e.busy
+func (e *engine) Heartbeat(_ frame.Time, done func(frame.Time, error)) {
+	e.pending = append(e.pending, func(now frame.Time) { done(now, e.busy) })
 }
+
+func (e *engine) TestContext(_, spoil bool, _ frame.Time, done func(frame.Time, error)) {
+	err := e.memory
+	if spoil {
+		err = status.IO
+	}
+	e.pending = append(e.pending, func(now frame.Time) { done(now, err) })
+}
+
+func (e *engine) Clocks(now frame.Time) []ModuleClock {
+	ns := uint64(int64(now) + int64(now)/1_000_000*e.rate/1000)
+	if e.skewed {
+		ns += ns / 100
+	}
+	return []ModuleClock{{"MAIN", 1000, ns}}
+}
+
+func (e *engine) SkewClock(on bool) { e.skewed = on }
 
 func (e *engine) MaskSlowpath(on bool, _ frame.Time) { e.masked = on }
 
@@ -30,22 +50,20 @@ func (e *engine) StickRegister(on bool) { e.stuck = on }
 // rig is a device whose parts may be broken.
 type rig struct {
 	Device
-	engines  [2]*engine
-	blocks   [][]byte
-	borrowed bool
-	looped   bool
-	wire     [][]byte // payloads sent and not yet heard
-	heard    func([]byte)
-	rate     int64 // of the clock, ppb off
-	ppb      int64
-	images   []Image
-	bists    int
+	engines [2]*engine
+	looped  bool
+	wire    [][]byte // payloads sent and not yet heard
+	heard   func([]byte)
+	rate    int64 // of the clock, ppb off
+	ppb     int64
+	images  []Image
+	bists   int
 }
 
 // firmware answers at once whether a register is stuck.
-func (r *rig) firmware(_ frame.Time, done func(error)) {
+func (r *rig) firmware(t Test, _ frame.Time, done func(error)) {
 	r.bists++
-	if r.engines[0].stuck || r.engines[1].stuck {
+	if t == Registers && r.engines[0].stuck || r.engines[1].stuck {
 		done(status.IO.Errorf("a register is stuck"))
 		return
 	}
@@ -54,14 +72,10 @@ func (r *rig) firmware(_ frame.Time, done func(error)) {
 
 func newRig() *rig {
 	r := &rig{engines: [2]*engine{{}, {}}}
-	for range 8 {
-		r.blocks = append(r.blocks, make([]byte, 256))
-	}
 	r.images = []Image{{"MFW", []byte("firmware"), crc32.ChecksumIEEE([]byte("firmware")), false}, {"MDUMP", []byte("dump"), 0, true}}
 	r.Device = Device{
 		Engines:     []Engine{r.engines[0], r.engines[1]},
 		BIST:        r.firmware,
-		Borrow:      func() ([][]byte, func()) { r.borrowed = true; return r.blocks, func() { r.borrowed = false } },
 		Counter:     func(now frame.Time) (int64, int64) { return int64(now) + int64(now)/1_000_000*r.rate/1000, r.ppb },
 		Images:      func() ([]Image, error) { return r.images, nil },
 		SetLoopback: func(on bool, _ frame.Time) { r.looped = on },
@@ -77,10 +91,10 @@ func (r *rig) run(t *testing.T, offline bool, f Fault) Report {
 	calls := 0
 	run := Start(&r.Device, offline, f, func(got Report, _ frame.Time) { report = got; calls++ })
 	now := frame.Time(time.Hour)
-	for range 8000 {
+	for range 16000 {
 		next := run.Poll(now)
 		if next == frame.Never {
-			if calls != 1 || r.borrowed || r.looped || r.engines[0].masked || r.engines[1].stuck || run.Poll(now) != frame.Never {
+			if calls != 1 || r.looped || r.engines[0].masked || r.engines[1].stuck || r.engines[1].skewed || run.Poll(now) != frame.Never {
 				t.Fatalf("done was called %d times, or something is not given back", calls)
 			}
 			return report
@@ -129,7 +143,7 @@ func TestAllPass(t *testing.T) {
 	if len(rep) != int(NumTests)-1 || rep[0].Test != Interrupt || !rep.Passed() {
 		t.Fatalf("online: %v", rep)
 	}
-	if r.bists != 2 {
+	if r.bists != 4 {
 		t.Errorf("the firmware was asked %d times", r.bists)
 	}
 }
@@ -162,11 +176,11 @@ func TestBrokenModels(t *testing.T) {
 		{"a completion comes twice", func(r *rig) { r.engines[0].pending = nil; double(r) }, Interrupt, status.IO},
 		{"the slowpath refuses", func(r *rig) { r.engines[1].busy = status.Busy }, Interrupt, status.Busy},
 		{"the second engine says nothing", func(r *rig) { r.Engines[1] = &mute{engine: *r.engines[1]} }, Interrupt, status.Timeout},
-		{"two blocks are one", func(r *rig) { r.blocks[3] = r.blocks[2] }, Memory, status.IO},
-		{"two blocks overlap", func(r *rig) { b := make([]byte, 300); r.blocks[0], r.blocks[1] = b[:256], b[40:] }, Memory, status.IO},
-		{"no memory", func(r *rig) { r.blocks = nil }, Memory, status.NoMem},
+		{"a context is not what was written", func(r *rig) { r.engines[1].memory = status.IO }, Memory, status.IO},
+		{"no context is free", func(r *rig) { r.engines[0].memory = status.NoResources }, Memory, status.NoResources},
+		{"a module's clock is 2000 ppm slow", func(r *rig) { r.engines[1].rate = -2_000_000 }, Clock, status.IO},
 		{"a register is broken", func(r *rig) { r.engines[0].stuck = true }, Registers, status.IO},
-		{"the firmware says nothing", func(r *rig) { r.BIST = func(frame.Time, func(error)) {} }, Registers, status.Timeout},
+		{"the firmware says nothing", func(r *rig) { r.BIST = func(Test, frame.Time, func(error)) {} }, Registers, status.Timeout},
 		{"the clock is 2000 ppm fast", func(r *rig) { r.rate = 2_000_000 }, Clock, status.IO},
 		{"the clock stands", func(r *rig) { r.rate = -1_000_000_000 }, Clock, status.IO},
 		{"an image is damaged", func(r *rig) { r.images[0].Data = []byte("Firmware") }, NVM, status.IO},
@@ -202,16 +216,16 @@ func double(r *rig) { r.Engines[0] = &twice{engine: r.engines[0]} }
 
 type twice struct{ *engine }
 
-func (e *twice) Heartbeat(now frame.Time, done func(frame.Time)) error {
-	_ = e.engine.Heartbeat(now, done)
-	return e.engine.Heartbeat(now, done)
+func (e *twice) Heartbeat(now frame.Time, done func(frame.Time, error)) {
+	e.engine.Heartbeat(now, done)
+	e.engine.Heartbeat(now, done)
 }
 
 func (e *twice) MaskSlowpath(on bool, now frame.Time) { e.engine.MaskSlowpath(on, now) }
 
 type mute struct{ engine }
 
-func (*mute) Heartbeat(frame.Time, func(frame.Time)) error { return nil }
+func (*mute) Heartbeat(frame.Time, func(frame.Time, error)) {}
 
 func TestNames(t *testing.T) {
 	if Registers.String() != "Register (online)" || NumTests.String() != "Test(6)" || !strings.HasSuffix(Loopback.String(), "(offline)") {

@@ -2,7 +2,6 @@ package selftest
 
 import (
 	"bytes"
-	"encoding/binary"
 	"hash/crc32"
 	"time"
 
@@ -10,58 +9,47 @@ import (
 	"tapir/wire/frame"
 )
 
-// interrupt posts an empty element on every engine.
+// interrupt posts the ramrod EMPTY on every engine.
 func (r *Run) interrupt(now frame.Time) error {
-	answers := 0
 	if r.fault.Has(Interrupt) {
 		r.dev.Engines[0].MaskSlowpath(true, now)
 		r.leave = func(now frame.Time) { r.dev.Engines[0].MaskSlowpath(false, now) }
 	}
+	done := r.ramrods(len(r.dev.Engines), now)
 	for _, e := range r.dev.Engines {
-		if err := e.Heartbeat(now, func(frame.Time) { answers++ }); err != nil {
-			return err
-		}
+		e.Heartbeat(now, done)
 	}
+	return nil
+}
+
+// ramrods has the test wait for so many ramrods; each calls what it returns.
+func (r *Run) ramrods(n int, now frame.Time) (done func(now frame.Time, err error)) {
+	answers, failed := 0, error(nil)
 	r.until = now.Add(answerWait)
 	r.waits = func(frame.Time) (bool, error) {
-		if answers > len(r.dev.Engines) {
-			return true, status.IO.Errorf("%d completions of %d elements", answers, len(r.dev.Engines))
+		if answers > n {
+			return true, status.IO.Errorf("%d completions of %d ramrods", answers, n)
 		}
-		return answers == len(r.dev.Engines), nil
+		return answers == n, failed
 	}
-	return nil
+	return func(_ frame.Time, err error) {
+		if answers++; failed == nil {
+			failed = err
+		}
+	}
 }
 
-// memory fills all blocks with what tells each word from any other, looks
-// whether it is there, and does the same with its complement.
-func (r *Run) memory(frame.Time) error {
-	blocks, release := r.dev.Borrow()
-	defer release()
-	if len(blocks) == 0 {
-		return status.NoMem.Errorf("no memory is free")
-	}
-	for _, flip := range []uint32{0, 0xffffffff} {
-		for i, b := range blocks {
-			for at := 0; at+4 <= len(b); at += 4 {
-				binary.BigEndian.PutUint32(b[at:], canary(i, at)^flip)
-			}
-		}
-		if middle := blocks[len(blocks)/2]; r.fault.Has(Memory) && len(middle) > 0 {
-			middle[len(middle)/2] ^= 1 << 5
-		}
-		for i, b := range blocks {
-			for at := 0; at+4 <= len(b); at += 4 {
-				if got, want := binary.BigEndian.Uint32(b[at:]), canary(i, at)^flip; got != want {
-					return status.IO.Errorf("block %d, offset %d: %#08x, not %#08x", i, at, got, want)
-				}
-			}
+// memory has the firmware of every engine check a pattern in the memory of a
+// context, and the pattern's complement in another.
+func (r *Run) memory(now frame.Time) error {
+	done := r.ramrods(2*len(r.dev.Engines), now)
+	for _, e := range r.dev.Engines {
+		for _, flip := range []bool{false, true} {
+			e.TestContext(flip, flip && r.fault.Has(Memory), now, done)
 		}
 	}
 	return nil
 }
-
-// canary is the word of a place.
-func canary(block, at int) uint32 { return uint32(block+1)*0x85ebca6b ^ uint32(at)*0x9e3779b1 }
 
 // registers has the management firmware test the registers of every engine.
 func (r *Run) registers(now frame.Time) error {
@@ -69,47 +57,69 @@ func (r *Run) registers(now frame.Time) error {
 		last.StickRegister(true)
 		r.leave = func(frame.Time) { last.StickRegister(false) }
 	}
+	r.bist(Registers, now)
+	return nil
+}
+
+// bist has the management firmware do a test.
+func (r *Run) bist(t Test, now frame.Time) {
 	answered, outcome := false, error(nil)
-	r.dev.BIST(now, func(err error) { answered, outcome = true, err })
+	r.dev.BIST(t, now, func(err error) { answered, outcome = true, err })
 	r.until = now.Add(bistWait)
 	r.waits = func(frame.Time) (bool, error) { return answered, outcome }
-	return nil
 }
 
 // clockPart is the part of the time that the clock may be off, 1000 ppm: more
 // than any crystal is.
 const clockPart = 1000
 
-// clock compares the hardware clock with the time for a while.
+// clock compares the hardware clock and those of the modules with the time for a
+// while, then asks the management firmware.
 func (r *Run) clock(now frame.Time) error {
-	start, from := now, r.counter(now)
-	_, ppb := r.dev.Counter(now)
+	if last := r.dev.Engines[len(r.dev.Engines)-1]; r.fault.Has(Clock) {
+		last.SkewClock(true)
+		r.leave = func(frame.Time) { last.SkewClock(false) }
+	}
+	start, modules := now, r.modules(now)
+	from, ppb := r.dev.Counter(now)
 	r.until = now.Add(clockWait)
 	r.waits = func(now frame.Time) (bool, error) {
 		passed := int64(now.Sub(start))
 		if passed < int64(clockWait) {
 			return false, nil
 		}
-		if _, p := r.dev.Counter(now); p != ppb {
-			return true, nil // somebody has steered it meanwhile: it runs
+		for i, m := range r.modules(now) {
+			ns := int64(m.Ticks-modules[i].Ticks) * 1000 / int64(m.MHz)
+			if err := near(ns, passed, passed); err != nil {
+				return true, status.IO.Errorf("module %s, %d MHz: %v", m.Module, m.MHz, err)
+			}
 		}
-		want := passed + passed/1000*ppb/1_000_000
-		got := r.counter(now) - from
-		if off := got - want; off > passed/clockPart || off < -passed/clockPart {
-			return true, status.IO.Errorf("the clock shows %v after %v", time.Duration(got), time.Duration(want))
+		// One that somebody has steered meanwhile runs.
+		if ns, p := r.dev.Counter(now); p == ppb {
+			if err := near(ns-from, passed+passed/1000*ppb/1_000_000, passed); err != nil {
+				return true, status.IO.Errorf("the hardware clock: %v", err)
+			}
 		}
-		return true, nil
+		r.bist(Clock, now)
+		return r.waits(now)
 	}
 	return nil
 }
 
-// counter reads the clock; with a fault it is 1 % fast.
-func (r *Run) counter(now frame.Time) int64 {
-	ns, _ := r.dev.Counter(now)
-	if r.fault.Has(Clock) {
-		ns += int64(now) / 100
+// modules are the clocks of the modules of all engines.
+func (r *Run) modules(now frame.Time) (list []ModuleClock) {
+	for _, e := range r.dev.Engines {
+		list = append(list, e.Clocks(now)...)
 	}
-	return ns
+	return list
+}
+
+// near tells whether a clock is off, in a time that passed.
+func near(got, want, passed int64) error {
+	if off := got - want; off > passed/clockPart || off < -passed/clockPart {
+		return status.IO.Errorf("%v after %v", time.Duration(got), time.Duration(want))
+	}
+	return nil
 }
 
 // nvm checks the images of the flash.

@@ -3,6 +3,7 @@ package fastlinq
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/ecore"
@@ -126,6 +127,7 @@ func (d driver) manage(now frame.Time) {
 		next = d.pump(now)
 	}
 	d.shape()
+	d.setLPI()
 	if next != frame.Never {
 		m.cancel = d.nic.Schedule(max(next, now), d.Manage)
 	}
@@ -263,6 +265,26 @@ func (d driver) Negotiate(other mfw.Partner, now frame.Time) {
 	d.management.partner = other
 	d.faults(false)
 	d.Manage(now)
+}
+
+// Wake-up times of twisted pairs (IEEE 802.3 table 78-4, Tw_sys_tx).
+const (
+	wake1G  = 16500 * time.Nanosecond
+	wake10G = 7360 * time.Nanosecond
+)
+
+// setLPI has the transmitter sleep when it has nothing to send, if both ends know EEE.
+func (d driver) setLPI() {
+	m := &d.management
+	us, on := m.fw.LPI(0)
+	wake := wake1G
+	if m.mcp.LinkState().LineSpeed > mfw.Speed1G.Mbps() {
+		wake = wake10G
+	}
+	if !on {
+		us, wake = 0, 0
+	}
+	d.pf.SetLPI(time.Duration(us)*time.Microsecond, wake)
 }
 
 // setLink asks for the link that the configuration wants.

@@ -40,6 +40,7 @@ type Tree struct {
 	idle    time.Duration
 	held    frame.Time // when the first refused frame may leave
 	yielded bool       // somebody was refused in favour of another
+	lpi     lpi
 }
 
 // Node is a limiter and a share of its parent.
@@ -78,6 +79,7 @@ func (t *Tree) Begin(now frame.Time) {
 	if t.paused > 0 && t.paused <= now {
 		t.resume(t.paused)
 	}
+	t.fallAsleep()
 }
 
 // Pause keeps everything from leaving until a time; one that has passed ends that.
@@ -111,7 +113,7 @@ func (t *Tree) Next() frame.Time {
 	case t.limits == 0 && t.paused == 0:
 		return frame.Never
 	}
-	return t.held
+	return min(t.held, t.sleepAt())
 }
 
 // Cuts tells whether senders below the node have to cut super-frames.
@@ -167,6 +169,7 @@ func (n *Node) Ready() bool { return n.tree.limits == 0 && n.tree.paused == 0 ||
 
 func (n *Node) ready() bool {
 	t := n.tree
+	t.wakeUp()
 	until := t.paused
 	for m := n; m != nil; m = m.parent {
 		if m.rate > 0 && m.at > t.now {
@@ -214,6 +217,7 @@ func (n *Node) refuse() {
 // leave the port now: a super-frame leaves when the turn of its last segment has
 // come. Else the frame waits; the node is taken from now on.
 func (n *Node) Departs(first int64) bool {
+	n.tree.wakeUp()
 	at := n.tree.paused
 	if at == 0 && n.rate > 0 {
 		n.at = n.start()

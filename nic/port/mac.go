@@ -80,7 +80,8 @@ func (p *Port) Counters(prefix string) []Counter {
 		view.Count(prefix+"tx_packets", out.Packets), view.Count(prefix+"tx_bytes", out.Bytes)}
 	if p.name == frame.Wire {
 		list = append(list, view.Count("rx_pause_frames", p.Flow.Received), view.Count("tx_pause_frames", p.Flow.Sent),
-			view.Count("tx_pause_duration", uint64(p.Sched.Paused().Microseconds())))
+			view.Count("tx_pause_duration", uint64(p.Sched.Paused().Microseconds())),
+			view.Count("tx_lpi_entry_count", p.Sched.LPIEntries()))
 	}
 	return list
 }

@@ -105,7 +105,7 @@ func (v *View) MACStats() []view.Counter {
 	return append(v.Wire.MACCounters(),
 		view.Count("rx_mac_crtl_frames",
 			flow.Received+drops[nicdrop.Pause]+drops[nicdrop.PauseOff]+drops[nicdrop.MACControl]),
-		view.Count("tx_mac_ctrl_frames", flow.Sent),
+		view.Count("tx_mac_ctrl_frames", flow.Sent), view.Count("tx_lpi_entry_count", v.Wire.Sched.LPIEntries()),
 		view.Count("rx_pause_frames", flow.Received), view.Count("tx_pause_frames", flow.Sent),
 		view.Count("no_buff_discards", drops[drop.NoBuffer]),
 		view.Count("mac_filter_discards", drops[drop.NotOurMAC]),

@@ -29,7 +29,7 @@ func newShow() *cobra.Command {
 			"the management firmware (mfw), the flash (nvm), and what the firmware pulls from the driver (tlv).\n\n" +
 			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP " +
 			"(queue).\n\n" +
-			"An Omni-Path HFI has vport, mac, ethtool and counters; an Ethernet Manager what\n" +
+			"An Omni-Path HFI has vport, mac, ethtool, counters and params; an Ethernet Manager what\n" +
 			"tapir em show lists.",
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show " +
 			"counters --json\n" +

@@ -74,3 +74,16 @@ func TestPTPMistakes(t *testing.T) {
 		}
 	}
 }
+
+// An HFI takes `ptp:`, too, and its own file does not have it.
+func TestPTPOfHFI(t *testing.T) {
+	l, err := Parse("lab.yaml", []byte("nodes:\n  h1: {kind: hfi, vnics: [{vesw: 2}], ptp: {priority1: 1}}\n"+
+		"  h2: {kind: hfi, vnics: [{vesw: 2}]}\nlinks: [[h1, h2]]\nsteps:\n  - wait: {node: h1, ptp: MASTER}\n  - {phc: h2, step: 1s}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := l.Node("h1")
+	if string(h.PTP) != "priority1: \"1\"\n" || strings.Contains(strings.Join(h.Flags, " "), "ptp") {
+		t.Errorf("%q %v", h.PTP, h.Flags)
+	}
+}

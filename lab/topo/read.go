@@ -312,7 +312,7 @@ func kindNames() string {
 // keep notes the settings, which have been read, as flags and for ConfigFile.
 func (n *Node) keep(entries []conf.Entry) {
 	for _, e := range entries {
-		if e.Name == "kind" || e.Name == "ptp" && n.Kind == NIC {
+		if e.Name == "kind" || e.Name == "ptp" && n.Kind != Switch {
 			continue
 		}
 		n.settings = append(n.settings, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})

@@ -76,7 +76,7 @@ func TestEthtool(t *testing.T) {
 		"-t 1": "hardware HFI has no selftests", "-m 1": "hardware HFI has no module", "-x blue": "Operation not supported", "-c 1": "Operation not supported",
 		"-L blue combined 3": "channel count exceeds maximum", "-G blue tx 9999": "ring size exceeds maximum",
 		"-C 1 rx-usecs 5": "hardware HFI has no setting rx_usecs", "-A 1 rx on": "hardware HFI has no setting pause",
-		"-i green": "green is neither a NIC nor the TAP of one: choose one of 1, blue",
+		"-K blue tso on": "Could not change any device features", "-i green": "green is neither a NIC nor the TAP of one: choose one of 1, blue",
 	} {
 		if _, err := ethtoolOf(t, line); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)

@@ -2,6 +2,7 @@ package ethtool
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -95,11 +96,14 @@ func setFeatures(c *call) error {
 	if err := c.set("Cannot change features", settings...); err != nil {
 		return err
 	}
-	var after view.EthtoolInfo
-	if err := c.client.Show(c, "ethtool", &after); err != nil {
+	after, _, err := Open(c, c.client, c.nic.Netdev)
+	if err != nil {
 		return err
 	}
-	c.printf("%s", actualChanges(c.nic.Features, after.Features, wanted))
+	if after == nil {
+		return fmt.Errorf("Cannot change features: %s has ended", c.Name)
+	}
+	c.printf("%s", actualChanges(c.nic.Features, after.nic.Features, wanted))
 	if settings == nil && impossible {
 		return errors.New("Could not change any device features")
 	}

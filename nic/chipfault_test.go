@@ -12,6 +12,7 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/frame"
 )
 
 // passes tells whether a frame of the wire reaches the operating system.
@@ -243,6 +244,101 @@ func TestInterruptsThatCannotBe(t *testing.T) {
 		_, err := newNIC(Config{Name: "nic0", Hardware: &c.hw, Addrs: prefixes("10.0.0.1/24")}, Env{Pool: newWorld(t).pool, Wire: sink{}})
 		if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.want) {
 			t.Errorf("%+v: %v", c.hw, err)
+		}
+	}
+}
+
+// A driver that is quiet keeps its slowpath and stops its fastpath.
+//
+// IN-29
+func TestQuietDriver(t *testing.T) {
+	e := newEthernetHost(t, Config{})
+	heartbeat := func() (err error) {
+		err = status.Busy
+		e.n.dev.Core().Lead().Heartbeat(e.w.now, func(_ frame.Time, got error) { err = got })
+		e.n.dev.Manage(e.w.now)
+		return err
+	}
+	for range 2 {
+		e.n.set("driver=quiet")
+		if e.passes() || len(e.out(e.frame(e.s.mac, 0, 9))) != 0 || heartbeat() != nil || e.n.management("driver_role") != "OS" {
+			t.Errorf("quiet: %v", e.n.dev.ShowMFW(e.w.now))
+		}
+		e.n.set("driver=loaded")
+		if !e.passes() || len(e.out(e.frame(e.s.mac, 0, 9))) != 1 || heartbeat() != nil {
+			t.Errorf("loaded: %v", e.n.dev.ShowMFW(e.w.now))
+		}
+	}
+	e.n.set("driver=quiet")
+	e.n.set("driver=unloaded")
+	if e.n.set("driver=loaded"); !e.passes() {
+		t.Error("it does not load after it was quiet")
+	}
+}
+
+// The management firmware asks for statistics and is told the mode of the switch
+// between vports; a critical error of its own is a hardware error and leaves a dump.
+//
+// MF-34 MF-43 MF-45
+func TestFirmwareIsTold(t *testing.T) {
+	e := newEthernetHost(t, Config{})
+	for _, c := range [][3]string{{"rx_mode=regular", "vports=none", "none"}, {"vports=" + macvlan1.String(), "tx_switching=0", "vepa"},
+		{"tx_switching=1", "rx_ring=256", "veb"}} {
+		if e.n.set(c[0], c[1]); e.n.management("eswitch") != c[2] {
+			t.Errorf("%v: %s", c, e.n.management("eswitch"))
+		}
+	}
+	e.n.set("driver=unloaded")
+	if e.n.set("driver=loaded"); e.n.management("eswitch") != "veb" {
+		t.Errorf("loaded again: %s", e.n.management("eswitch"))
+	}
+	e.passes()
+	info := e.n.dev.ShowNIC()
+	if got, want := e.n.management("lan_stats"), fmt.Sprintf("%d frames received, %d sent", info.RxPackets, info.TxPackets); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := e.n.management("mdump"); got != "on, 0 of 4 logs" {
+		t.Errorf("mdump: %s", got)
+	}
+	e.n.set("chip_fault=critical")
+	if got := e.n.management("mdump") + "; " + e.n.management("mdump_retained"); !strings.HasPrefix(got, "on, 1 of 4 logs; valid, epoch 3600,") {
+		t.Errorf("mdump: %s", got)
+	}
+	if h := e.n.dev.Health(); h.State != "error" || h.Errors != 1 {
+		t.Errorf("%+v", h)
+	}
+}
+
+// A ring holds as many frames as is set: more to send are dropped while the wire has no
+// room, and received ones that fill half of it do not wait for their interrupt.
+func TestRingsAreBounded(t *testing.T) {
+	for _, size := range []int{128, 512} {
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 511}}})
+		e.n.set(fmt.Sprintf("tx_ring=%d", size), fmt.Sprintf("rx_ring=%d", size))
+		e.learn()
+		e.n.room = 0
+		for range 600 {
+			b := e.frame(e.s.mac, 0, 9)
+			f := e.w.pool.Get(len(b))
+			f.Append(b)
+			e.n.dev.Receive(frame.Host, []*frame.Frame{f}, e.w.now)
+		}
+		if n := e.n.dev.Netdev(0).Queues()[0].TxWaiting; n != size {
+			t.Errorf("tx_ring=%d holds %d frames", size, n)
+		}
+		e.s.take()
+		e.n.room = 4096
+		if e.w.run(10 * time.Millisecond); len(e.s.take()) != size {
+			t.Errorf("tx_ring=%d", size)
+		}
+		e.h.got = nil
+		e.inbound(0, 100)
+		e.inbound(0, 1)
+		if e.w.run(time.Microsecond); len(e.h.got) != map[int]int{128: 101}[size] {
+			t.Errorf("rx_ring=%d: %d frames do not wait for their interrupt", size, len(e.h.got))
+		}
+		if e.w.run(time.Millisecond); len(e.h.got) != 101 {
+			t.Errorf("rx_ring=%d: %d frames arrive", size, len(e.h.got))
 		}
 	}
 }

@@ -56,7 +56,8 @@ func (d driver) composeCore() error {
 	var mailboxes []ecore.MFW
 	var interrupts []ecore.Interrupts
 	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
-		mailboxes = append(mailboxes, &coreMFW{mcp: m, caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note,
+		mailboxes = append(mailboxes, &coreMFW{mcp: m, eSwitch: d.eSwitch,
+			caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note,
 			now: d.now})
 		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
 	}

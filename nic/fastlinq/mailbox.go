@@ -17,6 +17,8 @@ type coreMFW struct {
 	caps ecore.Caps
 	note func(error) // takes errors that nobody waits for
 	now  func() frame.Time
+
+	eSwitch func() mfw.ESwitch
 }
 
 var _ ecore.MFW = (*coreMFW)(nil)
@@ -102,7 +104,7 @@ func (c *coreMFW) DriverState(s ecore.DriverState, now frame.Time) {
 func (c *coreMFW) Push(storm uint32, mtu int, now frame.Time) {
 	c.mcp.OVUpdateStormFW(storm, now, c.note)
 	c.mcp.OVUpdateMTU(uint16(mtu), now, c.note)
-	c.mcp.OVUpdateESwitch(mfw.ESwitchNone, now, c.note)
+	c.mcp.OVUpdateESwitch(c.eSwitch(), now, c.note)
 }
 
 func (c *coreMFW) ReadShadow()                { c.mcp.ReadShadow() }

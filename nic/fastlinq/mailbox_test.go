@@ -46,7 +46,7 @@ func newCoreBoard(t *testing.T, mode irq.Mode, ports, functions int) *coreBoard 
 		if err != nil {
 			t.Fatal(err)
 		}
-		mailbox := &coreMFW{mcp: m, port: i % ports, caps: ecore.CapEth | ecore.CapIWARP, note: func(err error) { b.say(err) }, now: func() frame.Time { return b.now }}
+		mailbox := &coreMFW{mcp: m, eSwitch: func() mfw.ESwitch { return mfw.ESwitchNone }, port: i % ports, caps: ecore.CapEth | ecore.CapIWARP, note: func(err error) { b.say(err) }, now: func() frame.Time { return b.now }}
 		b.mcps, b.irqs = append(b.mcps, m), append(b.irqs, lines)
 		b.devs = append(b.devs, ecore.New(ecore.Config{Name: fmt.Sprint("pf", i), Chip: chip, PF: i, MFW: []ecore.MFW{mailbox}, Int: []ecore.Interrupts{coreIRQ{lines.Hwfns[0]}}}))
 	}

@@ -35,6 +35,8 @@ type management struct {
 		board settings.Board
 		mac   ether.Addr
 		mtu   int
+
+		eSwitch mfw.ESwitch
 	}
 	flashing bool   // a file is on its way into the flash
 	cancel   func() // of the timer for the next Poll
@@ -138,7 +140,7 @@ func (d driver) manage(now frame.Time) {
 func (d driver) pump(now frame.Time) (next frame.Time) {
 	m := &d.management
 	for {
-		if d.core.up && !d.core.open && !m.closed {
+		if d.core.up && !d.core.open && !m.closed && !d.cfg.Board.Quiet {
 			m.note(d.open(true))
 		}
 		before := m.commands()
@@ -201,6 +203,9 @@ func (d driver) applyBoard(now frame.Time) {
 	if b.Chip != was.Chip {
 		d.chipFaults(b.Chip)
 	}
+	if b.Chip&^was.Chip&settings.FaultCritical != 0 {
+		m.fw.CriticalError()
+	}
 	if !b.Unloaded && was.Unloaded {
 		d.load(ecore.OverrideNone, now)
 	}
@@ -216,9 +221,38 @@ func (d driver) applyBoard(now frame.Time) {
 		d.nic.Carrier(hardware.Link{})
 	case b.Unloaded && !was.Unloaded:
 		d.unload(now)
+	case b.Quiet != was.Quiet && m.loaded:
+		d.quiet(b.Quiet, now)
 	case linkChanged && m.loaded:
 		d.setLink(now)
 	}
+}
+
+// quiet stops the fastpath, or starts it: nothing is received or sent meanwhile, and
+// what goes by the slowpath does.
+func (d driver) quiet(stop bool, now frame.Time) {
+	m, dev := &d.management, d.core.dev
+	if !stop {
+		m.note(dev.HWStartFastpath())
+		m.note(d.open(true))
+		d.linkChanged(now)
+		return
+	}
+	m.note(d.open(false))
+	m.note(dev.HWStopFastpath())
+	dev.HWTimersStopAll(now, func(_ frame.Time, err error) { m.note(err) })
+	d.nic.Carrier(hardware.Link{})
+}
+
+// eSwitch is the mode of the embedded switch, which is between vports.
+func (d driver) eSwitch() mfw.ESwitch {
+	switch e := &d.cfg.Ethernet; {
+	case len(e.Stations) == 0:
+		return mfw.ESwitchNone
+	case e.TxSwitching:
+		return mfw.ESwitchVEB
+	}
+	return mfw.ESwitchVEPA
 }
 
 // push tells the firmware what the operating system's user has changed.
@@ -226,6 +260,10 @@ func (d driver) push(wol bool, now frame.Time) {
 	m, was := &d.management, &d.management.applied
 	mac, mtu := was.mac != d.cfg.MAC, was.mtu != d.cfg.MTU
 	was.mac, was.mtu = d.cfg.MAC, d.cfg.MTU
+	if mode := d.eSwitch(); mode != was.eSwitch {
+		was.eSwitch = mode
+		m.mcp.OVUpdateESwitch(mode, now, m.note)
+	}
 	if wol {
 		w := mfw.WoLDisabled
 		if d.cfg.Board.WoL {
@@ -302,6 +340,9 @@ func (d driver) load(o ecore.Override, now frame.Time) {
 		if err != nil {
 			return
 		}
+		values := []uint32{uint32(now / frame.Time(time.Second)), uint32(fw.Wanted), driverVersion}
+		m.mcp.Mdump(mfw.MdumpSetValues, values, now, func(_ []byte, err error) { m.note(err) })
+		m.mcp.Mdump(mfw.MdumpSetEnable, nil, now, func(_ []byte, err error) { m.note(err) })
 		m.mcp.SendDrvVersion(driverVersion, "tapir", now, m.note)
 		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
 		m.loaded = true

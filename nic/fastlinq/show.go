@@ -98,7 +98,10 @@ func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 		m.note(err)
 		sensors = list
 	})
+	m.fw.AskStats(0, mfw.StatsLAN)
+	m.fw.AskStats(0, mfw.StatsRDMA)
 	d.Manage(now)
+	lan, rdma := m.fw.ProtocolStats(0, mfw.StatsLAN), m.fw.ProtocolStats(0, mfw.StatsRDMA)
 	rows := []view.AttributeRow{
 		attribute("version", "%s", version(m.mcp.Version())),
 		attribute("mailbox", "%s", mailbox),
@@ -118,6 +121,8 @@ func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 	i := m.mcp.Info()
 	rows = append(rows,
 		attribute("bandwidth", "%d%% to %d%%", i.BandwidthMin, i.BandwidthMax),
+		attribute("lan_stats", "%d frames received, %d sent", lan.Rx, lan.Tx),
+		attribute("rdma_stats", "%d messages received, %d sent", rdma.Rx, rdma.Tx),
 		attribute("commands", "%d", st.Commands),
 		attribute("timeouts", "%d", st.Timeouts),
 		attribute("aborted", "%d", st.Aborted),
@@ -132,9 +137,31 @@ func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 			rows = append(rows, attribute("hw_error "+mcp.HWError(kind).String(), "%d", n))
 		}
 	}
+	rows = append(rows, d.mdump(now)...)
 	if m.lastErr != nil {
 		rows = append(rows, attribute("last_error", "%v", m.lastErr))
 	}
+	return rows
+}
+
+// mdump describes the crash dump: how many logs there are, and what has outlived the
+// last.
+func (d display) mdump(now frame.Time) (rows []view.AttributeRow) {
+	m := d.management.mcp
+	m.Mdump(mfw.MdumpGetConfig, nil, now, func(b []byte, err error) {
+		if d.management.note(err); err == nil {
+			c := mfw.DecodeMdumpConfig(b)
+			rows = append(rows, attribute("mdump", "%s, %d of %d logs", onOff(c.Config != 0), c.ValidLogs, c.MaxLogs))
+		}
+	})
+	m.Mdump(mfw.MdumpGetRetain, nil, now, func(b []byte, err error) {
+		if d.management.note(err); err == nil {
+			r := mfw.DecodeMdumpRetain(b)
+			rows = append(rows, attribute("mdump_retained", "%s, epoch %d, status %d",
+				word(r.Valid != 0, "valid", "none"), r.Epoch, r.Status))
+		}
+	})
+	d.Manage(now)
 	return rows
 }
 

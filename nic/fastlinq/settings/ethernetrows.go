@@ -92,11 +92,11 @@ func (c *Config) vportRows() []*param.Row {
 			&c.Ethernet.SilentVLAN, false),
 		param.List(param.Row{Name: "vports", Expect: "stations such as 02:00:00:00:00:05 or 02:00:00:00:00:05/30 " +
 			"with commas, or none",
-			Help: "stations of the host TAP with a vport each and the last of its queues, for instance of macvlan " +
-				"interfaces; with their weights in WFQ, in percent. Needs rx_mode regular or allmulti"},
+			Help: "stations of the host TAP with a vport each and the last of its queues, for instance of " +
+				"macvlan interfaces; with their weights in WFQ, in percent. Needs rx_mode regular or allmulti"},
 			"none", &c.Ethernet.Stations, parseStation, formatStation),
-		param.Bool(param.Row{Name: "tx_switching", Help: "keep what a station of one vport sends to that of another in " +
-			"the device; 0: it goes to the wire"}, &c.Ethernet.TxSwitching, false),
+		param.Bool(param.Row{Name: "tx_switching", Help: "keep what a station of one vport sends to that of another " +
+			"in the device; 0: it goes to the wire"}, &c.Ethernet.TxSwitching, false),
 		param.Bits(param.Row{Name: "control_check", Help: "drop what the host TAP sends to the addresses of link " +
 			"protocols (mac), or with the EtherTypes of MAC control and LLDP (type)"},
 			&c.Ethernet.Control, 0, true, param.Named("mac", ControlMAC), param.Named("type", ControlType)),

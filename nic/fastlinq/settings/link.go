@@ -67,6 +67,7 @@ type Board struct {
 	Unplugged   bool
 	FanFailed   bool
 	Stuck       bool // the firmware does not answer
+	Quiet       bool // the driver is loaded, and its fastpath stopped
 	Crashed     bool // with Unloaded: the driver is gone without a word
 	CrashKernel bool // the driver loads with the role of a crash kernel (KDUMP)
 	Chip        ChipFaults
@@ -82,6 +83,7 @@ const (
 	FaultDMA                              // the DMA engine does not finish
 	FaultStorm                            // the storms read no ramrod
 	FaultLoad                             // the management firmware refuses loads
+	FaultCritical                         // the management firmware has found an error that it cannot survive
 )
 
 // ChipTemperature is that of a chip that nobody has warmed.
@@ -224,16 +226,19 @@ func (c *Config) boardRows() []*param.Row {
 			&c.Board.WoL,
 			param.Named("d", false), param.Named("g", true)),
 		param.Text(param.Row{Name: "driver", Type: "choice", Origin: param.FastLinQ, Runtime: true,
-			Expect: "loaded, unloaded or crashed",
-			Help: "whether the function's driver is loaded; without it nothing passes. One that has crashed says " +
-				"nothing to the management firmware, which lets only a crash kernel's load after it"},
+			Expect: "loaded, quiet, unloaded or crashed",
+			Help: "whether the function's driver is loaded; without it nothing passes, nor if it is quiet: then " +
+				"its fastpath is stopped. One that has crashed says nothing to the management firmware, which " +
+				"lets only a crash kernel's load after it"},
 			c.Board.driver, c.Board.setDriver),
 		switched(driver("driver_role", "role with which the driver loads: that of an operating system or of a "+
 			"crash kernel"), &c.Board.CrashKernel, "os", "kdump"),
 		param.Bits(tapir("chip_fault", "what is wrong with the chip: doorbells get lost until they are rung again, "+
-			"no window is free, its DMA hangs, its storms read no ramrod, its management firmware refuses loads"),
+			"no window is free, its DMA hangs, its storms read no ramrod, its management firmware refuses loads or "+
+			"has a critical error"),
 			&c.Board.Chip, 0, true, param.Named("doorbells", FaultDoorbells), param.Named("windows", FaultWindows),
-			param.Named("dma", FaultDMA), param.Named("storm", FaultStorm), param.Named("load", FaultLoad)),
+			param.Named("dma", FaultDMA), param.Named("storm", FaultStorm), param.Named("load", FaultLoad),
+			param.Named("critical", FaultCritical)),
 		param.Choice(
 			driver("led", "the port's LED: in operation, on or off"), &c.Board.LED,
 			param.Named("oper", mfw.LEDOper), param.Named("on", mfw.LEDOn), param.Named("off", mfw.LEDOff)),
@@ -259,15 +264,17 @@ func (b *Board) driver() string {
 		return "crashed"
 	case b.Unloaded:
 		return "unloaded"
+	case b.Quiet:
+		return "quiet"
 	}
 	return "loaded"
 }
 
 func (b *Board) setDriver(v string) error {
-	if v != "loaded" && v != "unloaded" && v != "crashed" {
+	if v != "loaded" && v != "quiet" && v != "unloaded" && v != "crashed" {
 		return param.ErrValue
 	}
-	b.Unloaded, b.Crashed = v != "loaded", v == "crashed"
+	b.Quiet, b.Crashed, b.Unloaded = v == "quiet", v == "crashed", v == "crashed" || v == "unloaded"
 	return nil
 }
 

@@ -38,6 +38,7 @@ func (s *Switch) Negotiate(port int, other mfw.Partner, now frame.Time) {
 func (s *Switch) unite(port int) {
 	speed := s.Ability().Speeds.Mbps()
 	s.ports[port].set(int(speed), s.cfg.Pause, s.cfg.Pause)
+	s.ports[port].flow.Speed = noPacing // for all that is known, a quantum of the other end is as short
 }
 
 // set tells the speed, and whether PAUSE frames are obeyed and sent.

@@ -135,7 +135,8 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 		return nil, err
 	}
 	return n.openTAP(far, vnet, func() error {
-		return errors.Join(n.bridge(port, mtu, bridge), n.bridge(far, mtu, bridge))
+		return errors.Join(n.bridge(port, mtu, bridge), n.bridge(far, mtu, bridge), n.net.PassPause(port, far),
+			n.net.PassPause(far, port))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/cmt"
+	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hostfn"
 	"tapir/nic/port"
@@ -400,6 +401,7 @@ func TestTwoHwfns(t *testing.T) {
 		"one engine":   {Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}},
 		"a filter":     {Hardware: &fastlinq.Config{Engines: 2, CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 9}}}}},
 		"a rate":       {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{TxMaxRate: 100}}},
+		"vports":       {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1}}}}},
 		"n-tuple rule": {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Rules: make([]hostfn.Rule, 1)}}},
 	} {
 		c.Name = "nic0"

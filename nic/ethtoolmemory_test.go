@@ -87,6 +87,15 @@ func TestRegisterDump(t *testing.T) {
 	if all = features(a.dev.RegisterDump()); len(all) != 1 {
 		t.Errorf("of a damaged flash: %d features", len(all))
 	}
+	const second = 1 << 7
+	two := newTwoEngines(t, 4, Config{})
+	first := features(two.n.dev.RegisterDump())
+	two.n.set("driver=unloaded")
+	two.n.set("driver=loaded", "rx_usecs=77")
+	now := features(two.n.dev.RegisterDump())
+	if len(first[fastlinq.DumpGRC|second]) < 4096 || string(first[fastlinq.DumpGRC|second]) == string(now[fastlinq.DumpGRC|second]) {
+		t.Errorf("the second engine has %d octets of registers, or they do not change", len(first[fastlinq.DumpGRC|second]))
+	}
 }
 
 // MF-42 The LED blinks once a second, and is then what the settings say.

@@ -100,3 +100,32 @@ func TestVirtualNICStamps(t *testing.T) {
 		}
 	}
 }
+
+// A frame of a virtual NIC reaches the fabric, and one of the fabric its host,
+// without an allocation.
+func TestNoAllocation(t *testing.T) {
+	a, wire, _, dev := pureHFI(t, 1, opa.FramingNSH)
+	b, _, host, _ := pureHFI(t, 2, opa.FramingNSH)
+	pool := buf.NewPool(8, 0)
+	payload := append(ether.Header{Dst: ether.Broadcast, Src: dev.MAC(), Type: 0x88b5}.AppendTo(nil), make([]byte, 100)...)
+	now, batch := frame.Time(0), make([]*frame.Frame, 1)
+	if n := testing.AllocsPerRun(200, func() {
+		now += 1e9
+		f := pool.Get(200)
+		f.Append(payload)
+		batch[0] = f
+		a.FromHost(dev, batch, now)
+		a.Poll(now)
+		b.ReceiveFabric(wire.frames, now)
+		b.Poll(now)
+		for _, f := range host.frames {
+			f.Release()
+		}
+		wire.frames, host.frames = wire.frames[:0], host.frames[:0]
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if got := b.Port().Counts().RxPackets; got < 200 {
+		t.Errorf("%d packets arrived", got)
+	}
+}

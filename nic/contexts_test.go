@@ -408,3 +408,32 @@ func threadTime(b *testing.B) time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// Listeners that are paused drop SYNs, those that begin while they are, too; peers that
+// go on asking get in when that ends.
+//
+// IW-27
+func TestListenersArePaused(t *testing.T) {
+	w, a, b := twoNICs(t, Config{})
+	if _, err := b.dev.CM.Listen(netip.AddrPortFrom(peer4, 4000), 4, func(cm.Event, frame.Time) {}, nil); err != nil {
+		t.Fatal(err)
+	}
+	b.set("listen_paused=1")
+	client, server := newEnd(t, a, 64), newEnd(t, b, 64)
+	if _, err := b.dev.CM.Listen(netip.AddrPortFrom(peer4, rdmaPort), 4, server.handle, nil); err != nil {
+		t.Fatal(err)
+	}
+	client.id = a.dev.CM.NewID(client.handle, nil)
+	if err := client.id.Connect(netip.AddrPortFrom(peer4, rdmaPort), cm.Params{QP: client.qp}, w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.run(3 * time.Second)
+	if len(client.events) != 0 || b.dev.TCPEngine.Stats().Open != 0 {
+		t.Errorf("while paused: %v, %d connections", client.events, b.dev.TCPEngine.Stats().Open)
+	}
+	if n := strings.Count(fmt.Sprint(eventsOf(b)), "LISTEN_PAUSE_COMP"); n != 2 {
+		t.Errorf("%d of 2 listeners say that they are paused: %v", n, eventsOf(b))
+	}
+	b.set("listen_paused=0")
+	w.until(10*time.Second, func() bool { return client.saw(cm.ActiveComplete) && server.saw(cm.PassiveComplete) })
+}

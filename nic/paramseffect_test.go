@@ -77,6 +77,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"max_ord":                 {"7", limits(verbs.Limits{MaxORD: 7})},
 		"mpa_request_timeout":     {"2s", iw(iwarp.Config{RequestTimeout: 2 * time.Second})},
 		"mpa_silent_share":        {"20", iw(iwarp.Config{SilentShare: 20})},
+		"listen_paused":           {"1", iw(iwarp.Config{ListenPaused: true})},
 		"ka_interval":             {"5s", tcp(toe.Params{KeepAliveInterval: 5 * time.Second})},
 		"mpa_reply_timeout":       {"2s", iw(iwarp.Config{ReplyTimeout: 2 * time.Second})},
 		"close_timeout":           {"2s", iw(iwarp.Config{CloseTimeout: 2 * time.Second})},

@@ -184,6 +184,7 @@ type Manager struct {
 	ups       uint64     // connections
 	begun     frame.Time // see Begin
 	watch     func(*Entry)
+	paused    bool // all listeners are
 }
 
 // New returns a manager whose events are dispatched by dev.
@@ -250,6 +251,9 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 	m.opened++
 	l.num = m.opened
 	m.listeners.Add(l.num, l)
+	if m.paused {
+		l.hold()
+	}
 	return l, nil
 }
 
@@ -292,12 +296,40 @@ func (l *Listener) pause(on bool) error {
 		return nil
 	}
 	l.paused = on
-	l.acceptor.Pause(on)
-	if on {
-		l.tell(ListenPaused)
-		l.m.note(Entry{Event: EvListenPauseComp, Local: l.local})
+	if l.m.paused { // it is already, and stays so
+		return nil
 	}
+	if !on {
+		l.acceptor.Pause(false)
+		return nil
+	}
+	l.hold()
 	return nil
+}
+
+// hold pauses the listener, and tells so.
+func (l *Listener) hold() {
+	l.acceptor.Pause(true)
+	l.tell(ListenPaused)
+	l.m.note(Entry{Event: EvListenPauseComp, Local: l.local})
+}
+
+// PauseAll pauses all listeners, also those to come, or ends that: then those that
+// were paused themselves stay so.
+func (m *Manager) PauseAll(on bool) {
+	if m.paused == on {
+		return
+	}
+	m.paused = on
+	for _, l := range m.listeners.All() {
+		switch {
+		case l.paused:
+		case on:
+			l.hold()
+		default:
+			l.acceptor.Pause(false)
+		}
+	}
 }
 
 // tell sends an event of the listener itself.

@@ -75,6 +75,8 @@ type Config struct {
 	Source func(remote netip.Addr) (netip.Addr, error)
 	// Allow, if set, may refuse connections to remote.
 	Allow func(remote netip.Addr) error
+	// ListenPaused has listeners take no new connections: peers go on asking.
+	ListenPaused bool
 	// Detached, if not nil, is why the NIC offers no RDMA: nothing can be
 	// listened for or connected.
 	Detached error
@@ -122,7 +124,10 @@ const defaultReads = 32
 
 // Configure changes the settings for negotiations that begin from now on;
 // connections that exist keep theirs, timeouts included that are running.
-func (e *Engine) Configure(cfg Config) { e.cfg = cfg.withDefaults() }
+func (e *Engine) Configure(cfg Config) {
+	e.cfg = cfg.withDefaults()
+	e.cm.PauseAll(cfg.ListenPaused)
+}
 
 // Config returns the settings in force.
 func (e *Engine) Config() Config { return e.cfg }

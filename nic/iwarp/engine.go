@@ -70,6 +70,7 @@ func New(cfg Config, dev *verbs.Device, m *cm.Manager, t *toe.Engine, notes *fra
 	e := &Engine{cfg: cfg.withDefaults(), dev: dev, cm: m, tcp: t, notes: notes}
 	dev.SetTransport((*transport)(e))
 	m.SetTransport((*manager)(e))
+	m.PauseAll(cfg.ListenPaused)
 	return e
 }
 

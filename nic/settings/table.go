@@ -178,6 +178,9 @@ func (c *Bound) cmRows() []*param.Row {
 			Help: "percentage of a listener's backlog that one IPv4 address, or IPv6 /64, may hold with connections " +
 				"that send no MPA request, when others need room"},
 			&c.IWARP.SilentShare, 50, 1, 100),
+		param.Bool(param.Row{Name: "listen_paused", Origin: param.FastLinQ, Runtime: true,
+			Help: "listeners take no new connections: SYNs are dropped, peers go on asking (pause_listen)"},
+			&c.IWARP.ListenPaused, false),
 		param.Duration(param.Row{Name: "mpa_reply_timeout", Origin: param.Tapir, Runtime: true,
 			Help: "how long a peer, and the application behind it, may take for the MPA reply"},
 			&c.IWARP.ReplyTimeout, 10*second, time.Hour, false),

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -42,15 +41,7 @@ func newEM() *cobra.Command {
 			}
 			cfg.Standby = standby
 			if dryRun {
-				lines, err := serve.Plan(cmd.Context(), serving(cmd), file, cfg)
-				if err != nil {
-					return err
-				}
-				if len(lines) == 0 {
-					lines = []string{"no change"}
-				}
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), strings.Join(lines, "\n"))
-				return err
+				return serve.PrintPlan(cmd.Context(), serving(cmd), file, cfg)
 			}
 			return serve.Manager(cmd.Context(), serving(cmd), file, cfg)
 		},

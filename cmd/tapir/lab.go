@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 
 	"tapir/lab/host/netns"
 	"tapir/lab/run/real"
-	"tapir/lab/run/virtual"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/labs"
 	"tapir/lab/tool/usage"
@@ -263,12 +261,7 @@ func newLabGC() *cobra.Command {
 		Example: "  tapir lab gc",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, line := range real.Collect() {
-				fmt.Fprintln(cmd.OutOrStdout(), line)
-			}
-			for _, dir := range virtual.Collect() {
-				fmt.Fprintln(cmd.OutOrStdout(), "removed", dir)
-			}
+			labs.Collect(cmd.OutOrStdout())
 			return nil
 		},
 	}

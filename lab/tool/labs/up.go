@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"tapir/lab/run/real"
+	"tapir/lab/run/virtual"
 	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
 )
@@ -82,4 +83,14 @@ func Exec(args []string) error {
 		return fmt.Errorf("%s: %w", argv[0], err)
 	}
 	return err
+}
+
+// Collect removes what labs left that were killed, and names it.
+func Collect(out io.Writer) {
+	for _, line := range real.Collect() {
+		fmt.Fprintln(out, line)
+	}
+	for _, dir := range virtual.Collect() {
+		fmt.Fprintln(out, "removed", dir)
+	}
 }

@@ -125,9 +125,20 @@ func (n *NIC) conclude() {
 	}
 }
 
-// Plan lists what a manager of that configuration would change on the fabric. If
-// one of its name runs, it is asked.
-func Plan(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) (lines []string, err error) {
+// PrintPlan prints what a manager of that configuration would change on the fabric.
+func PrintPlan(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) error {
+	lines, err := plan(ctx, o, file, cfg)
+	if err == nil && len(lines) == 0 {
+		lines = []string{"no change"}
+	}
+	for _, line := range lines {
+		fmt.Fprintln(o.Out, line)
+	}
+	return err
+}
+
+// plan asks the manager of that name, if one runs.
+func plan(ctx context.Context, o Options, file string, cfg hficonf.EMConfig) (lines []string, err error) {
 	name := cfg.Port.ControlName()
 	if !slices.Contains(ctl.List(), name) {
 		return emnode.DryRun(ctx, cfg, o.Env())

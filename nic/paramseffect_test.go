@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
@@ -151,20 +152,20 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"rx_hash":        {"0", Config{Hardware: &fastlinq.Config{Features: fastlinq.Features{NoRxHash: true}}}},
 		"media":          {"base-t", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}}},
 		"link":           {"down", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Down: true}}}},
-		"link_speed":     {"25G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Speed: mfw.Speed25G}}}},
-		"link_advertise": {"1G,100G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Advertise: mfw.Speed1G | mfw.Speed100G}}}},
+		"link_speed":     {"25G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Speed: linkmode.Speed25G}}}},
+		"link_advertise": {"1G,100G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Advertise: linkmode.Speed1G | linkmode.Speed100G}}}},
 		"pause":          {"auto-tx", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Pause: settings.PauseAutoTx}}}},
 		"phy_loopback":   {"mac", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Loopback: mfw.LoopbackMAC}}}},
 		"eee":            {"off", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Mode: settings.EEEOff}}}}},
 		"eee_tx_lpi":     {"0", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{NoTxLPI: true}}}}},
 		"eee_tx_timer":   {"256", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Timer: 256}}}}},
-		"eee_advertise":  {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Caps: mfw.EEE10G}}}}},
+		"eee_advertise":  {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Caps: linkmode.EEE10G}}}}},
 		"bw_min":         {"7", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMin: 7}}}},
 		"bw_max":         {"70", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMax: 70}}}},
-		"partner_speeds": {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Speeds: mfw.Speed10G}}}}},
+		"partner_speeds": {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Speeds: linkmode.Speed10G}}}}},
 		"partner_forced": {"1", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Forced: true}}}}},
 		"partner_pause":  {"asymmetric", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{NoSymmetric: true, Asymmetric: true}}}}},
-		"partner_eee":    {"1G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{EEE: mfw.EEE1G}}}}},
+		"partner_eee":    {"1G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{EEE: linkmode.EEE1G}}}}},
 		"wol":            {"g", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{WoL: true}}}},
 		"driver":         {"unloaded", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unloaded: true}}}},
 		"driver_role":    {"kdump", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{CrashKernel: true}}}},

@@ -2,6 +2,7 @@ package fastlinq
 
 import (
 	"slices"
+	"tapir/nic/linkmode"
 	"testing"
 
 	"tapir/nic"
@@ -69,11 +70,11 @@ func FuzzVPDFields(f *testing.F) {
 func TestLinkModes(t *testing.T) {
 	for _, w := range settings.MediaWords {
 		media := (&Link{Media: w.Value}).Medium()
-		list := linkModes(media, mfw.AllSpeeds)
+		list := linkModes(media, linkmode.AllSpeeds)
 		var speeds mfw.Speeds
 		bits := map[int]bool{}
 		for _, m := range list {
-			one := mfw.SpeedOf(uint32(m.Mbps))
+			one := linkmode.SpeedOf(uint32(m.Mbps))
 			if speeds&one != 0 || bits[m.Bit] || one.String() != m.Speed {
 				t.Errorf("%s: %+v", w.Name, m)
 			}

@@ -2,6 +2,7 @@ package fastlinq
 
 import (
 	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/linkmode"
 	"tapir/nic/view"
 )
 
@@ -15,23 +16,23 @@ type linkMode struct {
 // modeTable has the link modes of each kind of medium, as the FastLinQ driver
 // names them.
 var modeTable = map[mfw.Media][]linkMode{
-	mfw.MediaBaseT: {{mfw.Speed10M, "10baseT/Full", 1}, {mfw.Speed100M, "100baseT/Full", 3},
-		{mfw.Speed1G, "1000baseT/Full", 5}, {mfw.Speed10G, "10000baseT/Full", 12}},
-	mfw.MediaDAC: {{mfw.Speed1G, "1000baseKX/Full", 17}, {mfw.Speed20G, "20000baseKR2/Full", 22},
-		{mfw.Speed40G, "40000baseCR4/Full", 24},
-		{mfw.Speed25G, "25000baseCR/Full", 31}, {mfw.Speed50G, "50000baseCR2/Full", 34},
-		{mfw.Speed100G, "100000baseCR4/Full", 38},
-		{mfw.Speed10G, "10000baseCR/Full", 42}},
-	mfw.MediaKR: {{mfw.Speed1G, "1000baseKX/Full", 17}, {mfw.Speed10G, "10000baseKR/Full", 19},
-		{mfw.Speed20G, "20000baseKR2/Full", 22},
-		{mfw.Speed40G, "40000baseKR4/Full", 23}, {mfw.Speed25G, "25000baseKR/Full", 32},
-		{mfw.Speed50G, "50000baseKR2/Full", 35},
-		{mfw.Speed100G, "100000baseKR4/Full", 36}},
-	mfw.MediaModule: {{mfw.Speed20G, "20000baseKR2/Full", 22}, {mfw.Speed40G, "40000baseSR4/Full", 25},
-		{mfw.Speed25G, "25000baseSR/Full", 33},
-		{mfw.Speed100G, "100000baseSR4/Full", 37}, {mfw.Speed50G, "50000baseSR2/Full", 40},
-		{mfw.Speed1G, "1000baseX/Full", 41},
-		{mfw.Speed10G, "10000baseSR/Full", 43}},
+	mfw.MediaBaseT: {{linkmode.Speed10M, "10baseT/Full", 1}, {linkmode.Speed100M, "100baseT/Full", 3},
+		{linkmode.Speed1G, "1000baseT/Full", 5}, {linkmode.Speed10G, "10000baseT/Full", 12}},
+	mfw.MediaDAC: {{linkmode.Speed1G, "1000baseKX/Full", 17}, {linkmode.Speed20G, "20000baseKR2/Full", 22},
+		{linkmode.Speed40G, "40000baseCR4/Full", 24},
+		{linkmode.Speed25G, "25000baseCR/Full", 31}, {linkmode.Speed50G, "50000baseCR2/Full", 34},
+		{linkmode.Speed100G, "100000baseCR4/Full", 38},
+		{linkmode.Speed10G, "10000baseCR/Full", 42}},
+	mfw.MediaKR: {{linkmode.Speed1G, "1000baseKX/Full", 17}, {linkmode.Speed10G, "10000baseKR/Full", 19},
+		{linkmode.Speed20G, "20000baseKR2/Full", 22},
+		{linkmode.Speed40G, "40000baseKR4/Full", 23}, {linkmode.Speed25G, "25000baseKR/Full", 32},
+		{linkmode.Speed50G, "50000baseKR2/Full", 35},
+		{linkmode.Speed100G, "100000baseKR4/Full", 36}},
+	mfw.MediaModule: {{linkmode.Speed20G, "20000baseKR2/Full", 22}, {linkmode.Speed40G, "40000baseSR4/Full", 25},
+		{linkmode.Speed25G, "25000baseSR/Full", 33},
+		{linkmode.Speed100G, "100000baseSR4/Full", 37}, {linkmode.Speed50G, "50000baseSR2/Full", 40},
+		{linkmode.Speed1G, "1000baseX/Full", 41},
+		{linkmode.Speed10G, "10000baseSR/Full", 43}},
 }
 
 // linkModes are those of some speeds over a medium.

@@ -3,6 +3,7 @@ package fastlinq
 import (
 	"cmp"
 	"fmt"
+	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/nic/fastlinq/cmt"
@@ -316,7 +317,7 @@ func (d driver) setLPI() {
 	m := &d.management
 	us, on := m.fw.LPI(0)
 	wake := wake1G
-	if m.mcp.LinkState().LineSpeed > mfw.Speed1G.Mbps() {
+	if m.mcp.LinkState().LineSpeed > linkmode.Speed1G.Mbps() {
 		wake = wake10G
 	}
 	if !on {

@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -57,7 +57,7 @@ type Config struct {
 	Queue int   // frames that an egress queue holds; default 512
 	// Speed is the fastest that a port has; 0: 100 Gb/s. Pause: ports send PAUSE frames
 	// and obey them, where there is nobody to agree with.
-	Speed  mfw.Speeds
+	Speed  linkmode.Speeds
 	Pause  bool
 	Seed   uint64 // of the delays
 	Ageing time.Duration
@@ -150,9 +150,9 @@ func (c Config) Validate() error {
 
 // Ability is what a port offers to the other end of its cable: all speeds up to its
 // own, pause, and EEE.
-func (c *Config) Ability() mfw.Partner {
-	a := mfw.Partner{EEE: mfw.AllEEE}
-	for s := mfw.Speeds(1); s <= mfw.AllSpeeds; s <<= 1 {
+func (c *Config) Ability() linkmode.Ability {
+	a := linkmode.Ability{EEE: linkmode.AllEEE}
+	for s := linkmode.Speeds(1); s <= linkmode.AllSpeeds; s <<= 1 {
 		if c.Speed == 0 || s.Mbps() <= c.Speed.Mbps() {
 			a.Speeds |= s
 		}

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"path"
 	"strings"
+	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
-	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -89,8 +89,8 @@ const delayExpect = "a delay such as 250us, 0-500us (uniform), exp:10us (the mea
 const speedExpect = "a link speed such as 10M, 1G or 25G"
 
 // parseSpeed reads the name of a link speed.
-func parseSpeed(name string) (mfw.Speeds, error) {
-	for s := mfw.Speeds(1); s <= mfw.AllSpeeds; s <<= 1 {
+func parseSpeed(name string) (linkmode.Speeds, error) {
+	for s := linkmode.Speeds(1); s <= linkmode.AllSpeeds; s <<= 1 {
 		if s.String() == name {
 			return s, nil
 		}

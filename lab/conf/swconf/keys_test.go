@@ -4,11 +4,11 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
 	"tapir/lab/conf"
-	"tapir/nic/fastlinq/mfw"
 	"tapir/ptp"
 	"tapir/ptp/transport"
 )
@@ -47,7 +47,7 @@ func TestFile(t *testing.T) {
 	a, b := all[0], all[1]
 	osc := a.Hardware.Oscillator
 	a.Hardware.Oscillator = b.Hardware.Oscillator
-	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5, Speed: mfw.Speed10G, Pause: true,
+	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
 			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},

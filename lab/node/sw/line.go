@@ -1,7 +1,7 @@
 package sw
 
 import (
-	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/linkmode"
 	"tapir/nic/pacing"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -23,10 +23,10 @@ type line struct {
 }
 
 // Ability is what each port offers to the other end of its cable.
-func (s *Switch) Ability() mfw.Partner { return s.cfg.Ability() }
+func (s *Switch) Ability() linkmode.Ability { return s.cfg.Ability() }
 
 // Negotiate tells what the other end of a port's cable offers.
-func (s *Switch) Negotiate(port int, other mfw.Partner, now frame.Time) {
+func (s *Switch) Negotiate(port int, other linkmode.Ability, now frame.Time) {
 	l := &s.ports[port].line
 	mbps, rx, tx := s.Ability().Agree(other)
 	l.set(int(mbps), rx, tx)

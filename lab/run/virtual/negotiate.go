@@ -2,7 +2,7 @@ package virtual
 
 import (
 	"tapir/nic/fastlinq"
-	"tapir/nic/fastlinq/mfw"
+	"tapir/nic/linkmode"
 	"tapir/wire/frame"
 )
 
@@ -10,7 +10,7 @@ import (
 // that is a frame, as on a cable, where pulses carry it (IEEE 802.3 clause 28).
 
 // ability is what a node's ports offer; false: it does not negotiate.
-func (n *node) ability() (mfw.Partner, bool) {
+func (n *node) ability() (linkmode.Ability, bool) {
 	switch {
 	case n.dev != nil:
 		if d := fastlinq.Of(n.dev.Hardware); d != nil {
@@ -19,7 +19,7 @@ func (n *node) ability() (mfw.Partner, bool) {
 	case n.sw != nil:
 		return n.sw.Ability(), true
 	}
-	return mfw.Partner{}, false
+	return linkmode.Ability{}, false
 }
 
 // negotiate has the ends of a link tell each other what they offer.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"tapir/nic/linkmode"
 
 	"tapir/lab/conf/swconf"
 	lifecycle "tapir/lab/node"
@@ -15,7 +16,6 @@ import (
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/nic"
-	"tapir/nic/fastlinq/mfw"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )
@@ -27,18 +27,18 @@ type node struct {
 	lab     *lab
 	place   *vtime.Place
 	ends    []*end
-	dev     *nic.Device   // of a NIC
-	sw      *sw.Switch    // of a switch
-	phc     *clock.PHC    // of a switch
-	timed   *ptprun.Run   // nil: the NIC has no PTP instance
-	hfi     *hfi          // of an HFI or manager
-	host    *station.Host // of a host or HFI: the operating system
-	again   bool          // Poll has to be called again at this time
-	blocked bool          // a link could not take a frame
-	offered mfw.Partner   // what it has told the other end of its link
-	dead    bool          // it was killed
-	lives   int           // how often it was restarted
-	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
+	dev     *nic.Device      // of a NIC
+	sw      *sw.Switch       // of a switch
+	phc     *clock.PHC       // of a switch
+	timed   *ptprun.Run      // nil: the NIC has no PTP instance
+	hfi     *hfi             // of an HFI or manager
+	host    *station.Host    // of a host or HFI: the operating system
+	again   bool             // Poll has to be called again at this time
+	blocked bool             // a link could not take a frame
+	offered linkmode.Ability // what it has told the other end of its link
+	dead    bool             // it was killed
+	lives   int              // how often it was restarted
+	said    *capture.Join    // takes the log of a NIC; nil: its link is not captured
 }
 
 // engine is what nodes of all kinds have in common.

@@ -1,5 +1,7 @@
 package mfw
 
+import "tapir/nic/linkmode"
+
 import "cmp"
 
 // port is a port's PHY.
@@ -27,7 +29,7 @@ func (f *Firmware) bootPort(i int) {
 	f.ports[i] = port{media: c.Media, module: moduleOf(c.Media), laser: true, signal: !c.NoSignal,
 		partner: c.Partner, boardEEE: !c.NoEEE}
 	p.phy = cmp.Or(c.Default, factory)
-	c.Speeds = cmp.Or(c.Speeds, ModuleSpeeds)
+	c.Speeds = cmp.Or(c.Speeds, linkmode.ModuleSpeeds)
 	p.phy.Advertise = cmp.Or(p.phy.Advertise, c.Speeds)
 	if !f.canEEE(i) {
 		p.phy.EEE = 0
@@ -50,7 +52,8 @@ func (f *Firmware) features(fn int) Features {
 func (f *Firmware) initPHY(r *request) Response {
 	n := f.cfg.Funcs[r.fn].Port
 	p, want := &f.ports[n], DecodePHYConfig(r.data)
-	if want.Loopback >= endLoopback || want.Speed != 0 && SpeedOf(want.Speed) == 0 || want.Advertise&^AllSpeeds != 0 ||
+	if want.Loopback >= endLoopback || want.Speed != 0 && linkmode.SpeedOf(want.Speed) == 0 ||
+		want.Advertise&^linkmode.AllSpeeds != 0 ||
 		want.EEE.adv() != 0 && !f.canEEE(n) {
 		return InitPHYInvalidArgs
 	}
@@ -164,10 +167,10 @@ func (f *Firmware) resolve(n int) {
 		f.train(n, have)
 	}
 	if f.canEEE(n) {
-		p.eee.Adv, p.eee.Caps = p.phy.EEE.adv(), AllEEE
+		p.eee.Adv, p.eee.Caps = p.phy.EEE.adv(), linkmode.AllEEE
 		if p.status.Up && p.phy.Loopback == LoopbackNone {
 			p.eee.Partner = p.partner.EEE
-			p.eee.Active = (p.eee.Adv & p.partner.EEE).has(p.status.Speed)
+			p.eee.Active = (p.eee.Adv&p.partner.EEE).Speeds()&linkmode.SpeedOf(p.status.Speed) != 0
 		}
 	}
 	f.shm.Port[n].LinkStatus, f.shm.Port[n].EEEStatus = p.status.encode(), p.eee.encode()
@@ -181,10 +184,10 @@ func (p *port) speedAlone(have Speeds) uint32 {
 // train finds the speed and the pause that both ends have.
 func (f *Firmware) train(n int, have Speeds) {
 	p := &f.ports[n]
-	s, theirs := &p.status, cmp.Or(p.partner.Speeds, ModuleSpeeds|have)
+	s, theirs := &p.status, cmp.Or(p.partner.Speeds, linkmode.ModuleSpeeds|have)
 	mine := p.phy.Advertise & have
 	if p.phy.Speed != 0 {
-		mine = SpeedOf(p.phy.Speed) & have
+		mine = linkmode.SpeedOf(p.phy.Speed) & have
 		s.UnsupportedSpeed = mine == 0
 	}
 	s.Autoneg = p.phy.Speed == 0
@@ -198,15 +201,15 @@ func (f *Firmware) train(n int, have Speeds) {
 				s.Partner |= e.partner
 			}
 		}
-		s.PartnerPause = p.partner.pause()
+		s.PartnerPause = pauseOf(&p.partner)
 	}
 	if s.Up {
 		s.RxPause, s.TxPause = p.flowControl(s.AutonegDone)
 	}
 }
 
-// pause is the partner's advertisement as the link status has it.
-func (p *Partner) pause() uint8 { return uint8(b2u(!p.NoSymmetric) | b2u(p.Asymmetric)<<1) }
+// pauseOf is the partner's advertisement as the link status has it.
+func pauseOf(p *Partner) uint8 { return uint8(b2u(!p.NoSymmetric) | b2u(p.Asymmetric)<<1) }
 
 // flowControl is the outcome of pause negotiation (IEEE 802.3 table 28B-3), or
 // what the driver forces.

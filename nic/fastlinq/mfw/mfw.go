@@ -46,7 +46,7 @@ const DefaultVersion = 0x083b0100
 type PortConfig struct {
 	Engine  int
 	Media   Media
-	Speeds  Speeds // 0: ModuleSpeeds
+	Speeds  Speeds // 0: linkmode.ModuleSpeeds
 	Default PHYConfig
 	NoEEE   bool // the board lacks it
 	// NoSignal: that of a partner does not come in yet.

@@ -1,5 +1,7 @@
 package mfw
 
+import "tapir/nic/linkmode"
+
 // PHYConfig is what a driver wants of its port (eth_phy_cfg), 20 octets,
 // little-endian.
 type PHYConfig struct {
@@ -51,22 +53,12 @@ func (c EEEConfig) WithTimer(us uint32) EEEConfig {
 // Timer is the LPI timer in us.
 func (c EEEConfig) Timer() uint32 { return uint32(c >> eeeTimerShift) }
 
-// EEECaps is a set of speeds at which EEE is advertised.
-type EEECaps uint8
-
-// The speeds.
-const (
-	EEE1G  EEECaps = 1 << 1
-	EEE10G EEECaps = 1 << 2
-	AllEEE         = EEE1G | EEE10G
-)
-
 // eeeSpeeds are the two speeds that EEE knows, in each of its notations.
 var eeeSpeeds = [...]struct {
 	adv   EEEConfig
 	caps  EEECaps
 	speed Speeds
-}{{EEEAdv1G, EEE1G, Speed1G}, {EEEAdv10G, EEE10G, Speed10G}}
+}{{EEEAdv1G, linkmode.EEE1G, linkmode.Speed1G}, {EEEAdv10G, linkmode.EEE10G, linkmode.Speed10G}}
 
 // Caps are the speeds that the bits of c name, whether EEE is enabled or not.
 func (c EEEConfig) Caps() (caps EEECaps) {
@@ -86,22 +78,6 @@ func (c EEEConfig) adv() EEECaps {
 	return c.Caps()
 }
 
-// Speeds are the speeds of c.
-func (c EEECaps) Speeds() (s Speeds) {
-	for _, e := range eeeSpeeds {
-		if c&e.caps != 0 {
-			s |= e.speed
-		}
-	}
-	return s
-}
-
-// has tells whether EEE is among c at a speed in Mb/s.
-func (c EEECaps) has(mbps uint32) bool { return c.Speeds()&SpeedOf(mbps) != 0 }
-
-// String lists the speeds.
-func (c EEECaps) String() string { return c.Speeds().String() }
-
 // PHYConfigLen is the length of an encoded PHYConfig.
 const PHYConfigLen = 20
 
@@ -110,18 +86,6 @@ func (c *PHYConfig) Encode(b []byte) { encode(b, c) }
 
 // DecodePHYConfig reads a configuration.
 func DecodePHYConfig(b []byte) PHYConfig { return decode[PHYConfig](b) }
-
-// Partner is what is at the other end of a port's cable.
-type Partner struct {
-	// Speeds that it has; 0: those of the port, and ModuleSpeeds.
-	Speeds Speeds
-	// Forced: it does not negotiate, and has one speed.
-	Forced bool
-	// NoSymmetric and Asymmetric are the two bits of its pause advertisement,
-	// the first turned round; a forced partner's pause is not known.
-	NoSymmetric, Asymmetric bool
-	EEE                     EEECaps // that it advertises
-}
 
 // Bits of Port.LinkStatus.
 const (

@@ -2,30 +2,16 @@ package mfw
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
-	"strings"
+	"tapir/nic/linkmode"
 
 	"tapir/wire/enum"
 )
 
-// Speeds is a set of link speeds, as drivers advertise and boards have them.
-type Speeds uint32
-
-// The speeds.
-const (
-	Speed1G Speeds = 1 << iota
-	Speed10G
-	Speed20G
-	Speed25G
-	Speed40G
-	Speed50G
-	Speed100G
-	// Twisted pairs alone have the two slowest.
-	Speed10M
-	Speed100M
-	AllSpeeds    Speeds = 1<<iota - 1
-	ModuleSpeeds        = AllSpeeds &^ (Speed10M | Speed100M)
+// The words of a link that the firmware shares with others.
+type (
+	Speeds  = linkmode.Speeds
+	EEECaps = linkmode.EEECaps
+	Partner = linkmode.Ability
 )
 
 // speeds has, from slow to fast, each speed's other words: its code in the
@@ -38,15 +24,15 @@ var speeds = [...]struct {
 	status  uint32
 	partner PartnerSpeeds
 }{
-	{Speed10M, 10, 9, 0x20000, Partner10M},
-	{Speed100M, 100, 10, 0x80000000, Partner100M},
-	{Speed1G, 1000, 2, 0x200, Partner1GFull},
-	{Speed10G, 10000, 3, 0x800, Partner10G},
-	{Speed20G, 20000, 4, 0x1000, Partner20G},
-	{Speed25G, 25000, 8, 0x10000, Partner25G},
-	{Speed40G, 40000, 5, 0x2000, Partner40G},
-	{Speed50G, 50000, 6, 0x4000, Partner50G},
-	{Speed100G, 100000, 7, 0x8000, Partner100G},
+	{linkmode.Speed10M, 10, 9, 0x20000, Partner10M},
+	{linkmode.Speed100M, 100, 10, 0x80000000, Partner100M},
+	{linkmode.Speed1G, 1000, 2, 0x200, Partner1GFull},
+	{linkmode.Speed10G, 10000, 3, 0x800, Partner10G},
+	{linkmode.Speed20G, 20000, 4, 0x1000, Partner20G},
+	{linkmode.Speed25G, 25000, 8, 0x10000, Partner25G},
+	{linkmode.Speed40G, 40000, 5, 0x2000, Partner40G},
+	{linkmode.Speed50G, 50000, 6, 0x4000, Partner50G},
+	{linkmode.Speed100G, 100000, 7, 0x8000, Partner100G},
 }
 
 // PartnerSpeeds is the set of speeds that the link partner advertises, as the
@@ -66,41 +52,6 @@ const (
 	Partner10M
 	Partner100M
 )
-
-// Mbps is the speed in Mb/s, of a set the fastest; 0 for none.
-func (s Speeds) Mbps() uint32 {
-	for _, e := range slices.Backward(speeds[:]) {
-		if s&e.bit != 0 {
-			return e.mbps
-		}
-	}
-	return 0
-}
-
-// SpeedOf is the speed of so many Mb/s; 0 if there is none.
-func SpeedOf(mbps uint32) Speeds {
-	for _, e := range speeds {
-		if e.mbps == mbps {
-			return e.bit
-		}
-	}
-	return 0
-}
-
-// String lists the speeds: "1G,25G".
-func (s Speeds) String() string {
-	var names []string
-	for _, e := range speeds {
-		switch {
-		case s&e.bit == 0:
-		case e.mbps < 1000:
-			names = append(names, fmt.Sprintf("%dM", e.mbps))
-		default:
-			names = append(names, fmt.Sprintf("%dG", e.mbps/1000))
-		}
-	}
-	return cmp.Or(strings.Join(names, ","), "none")
-}
 
 // Media is what the port is made of.
 type Media uint32

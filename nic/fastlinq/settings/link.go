@@ -3,6 +3,8 @@ package settings
 import (
 	"cmp"
 	"fmt"
+	"slices"
+	"tapir/nic/linkmode"
 
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
@@ -111,7 +113,7 @@ func (c *Config) validateLink() error {
 		return fmt.Errorf("eee_tx_timer %d: %d us are the most", l.EEE.Timer, mfw.EEETimerMax)
 	case l.BandwidthMax != 0 && l.BandwidthMin > l.BandwidthMax:
 		return fmt.Errorf("bw_min %d is more than bw_max %d", l.BandwidthMin, l.BandwidthMax)
-	case l.Partner.Forced && (l.Partner.Speeds == 0 || l.Partner.Speeds != mfw.SpeedOf(l.Partner.Speeds.Mbps())):
+	case l.Partner.Forced && (l.Partner.Speeds == 0 || l.Partner.Speeds != linkmode.SpeedOf(l.Partner.Speeds.Mbps())):
 		return fmt.Errorf("partner_forced: a partner that does not negotiate has one speed: set partner_speeds to it")
 	}
 	return nil
@@ -129,7 +131,7 @@ func (c *Config) LinkParams(p *mcp.LinkParams, caps mcp.LinkCaps) {
 	p.EEE = mcp.EEEParams{}
 	if caps.EEESpeedCaps != 0 && l.EEE.Mode != EEEOff {
 		p.EEE = mcp.EEEParams{Enable: true, TxLPIEnable: !l.EEE.NoTxLPI,
-			TxLPITimer: cmp.Or(l.EEE.Timer, mfw.EEETimerBalanced), AdvCaps: cmp.Or(l.EEE.Caps, mfw.AllEEE)}
+			TxLPITimer: cmp.Or(l.EEE.Timer, mfw.EEETimerBalanced), AdvCaps: cmp.Or(l.EEE.Caps, linkmode.AllEEE)}
 	}
 }
 
@@ -147,12 +149,15 @@ func mediaName(m mfw.Media) string {
 	return MediaWords[0].Name
 }
 
-var speedWords = []param.Word[mfw.Speeds]{param.Named("10M", mfw.Speed10M), param.Named("100M", mfw.Speed100M),
-	param.Named("1G", mfw.Speed1G), param.Named("10G", mfw.Speed10G),
-	param.Named("20G", mfw.Speed20G), param.Named("25G", mfw.Speed25G),
-	param.Named("40G", mfw.Speed40G), param.Named("50G", mfw.Speed50G), param.Named("100G", mfw.Speed100G)}
+var speedWords = func() (words []param.Word[mfw.Speeds]) {
+	for s := linkmode.Speeds(1); s <= linkmode.AllSpeeds; s <<= 1 {
+		words = append(words, param.Named(s.String(), s))
+	}
+	slices.SortFunc(words, func(a, b param.Word[mfw.Speeds]) int { return int(a.Value.Mbps()) - int(b.Value.Mbps()) })
+	return words
+}()
 
-var eeeWords = []param.Word[mfw.EEECaps]{param.Named("1G", mfw.EEE1G), param.Named("10G", mfw.EEE10G)}
+var eeeWords = []param.Word[mfw.EEECaps]{param.Named("1G", linkmode.EEE1G), param.Named("10G", linkmode.EEE10G)}
 
 func loopbackWords() (words []param.Word[mfw.Loopback]) {
 	for l := mfw.LoopbackNone; l <= mfw.LoopbackInternalPHYFEA; l++ {
@@ -180,7 +185,7 @@ func (c *Config) linkRows() []*param.Row {
 		param.Choice(driver("link_speed", "speed of the link, to which the NIC paces what it sends: negotiated or "+
 			"forced; 10M and 100M are base-t's"), &c.Link.Speed,
 			append([]param.Word[mfw.Speeds]{param.Named[mfw.Speeds]("auto", 0)}, speedWords...)...),
-		param.Bits(driver("link_advertise", "speeds that are advertised"), &c.Link.Advertise, mfw.AllSpeeds, false,
+		param.Bits(driver("link_advertise", "speeds that are advertised"), &c.Link.Advertise, linkmode.AllSpeeds, false,
 			speedWords...),
 		param.Choice(driver("pause", "PAUSE frames that are obeyed (rx) and sent (tx) as receive queues fill: "+
 			"negotiated (auto: both ways advertised), or forced"), &c.Link.Pause,
@@ -194,7 +199,8 @@ func (c *Config) linkRows() []*param.Row {
 		param.Bool(driver("eee_tx_lpi", "let the transmitter sleep when it has nothing to send"), &c.Link.EEE.NoTxLPI,
 			true), param.Number(driver("eee_tx_timer", "idle time before it sleeps, in us"), &c.Link.EEE.Timer,
 			mfw.EEETimerBalanced, 1, mfw.EEETimerMax),
-		param.Bits(driver("eee_advertise", "speeds at which EEE is advertised"), &c.Link.EEE.Caps, mfw.AllEEE, false,
+		param.Bits(driver("eee_advertise", "speeds at which EEE is advertised"), &c.Link.EEE.Caps,
+			linkmode.AllEEE, false,
 			eeeWords...), param.Number(driver("bw_min", "least share of the port, in percent"), &c.Link.BandwidthMin, 1,
 			1, 100),
 		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function "+
@@ -214,7 +220,7 @@ func (c *Config) boardRows() []*param.Row {
 	}
 	return []*param.Row{
 		param.Bits(tapir("partner_speeds", "speeds that the other end of the cable has"), &c.Link.Partner.Speeds,
-			mfw.AllSpeeds, false, speedWords...),
+			linkmode.AllSpeeds, false, speedWords...),
 		param.Bool(tapir("partner_forced", "the other end does not negotiate"), &c.Link.Partner.Forced, false),
 		param.Text(param.Row{Name: "partner_pause", Type: "choice", Origin: param.Tapir, Runtime: true,
 			Expect: "symmetric, asymmetric, both or none",
@@ -319,11 +325,11 @@ func (c *NIC) MFWFuncs() (list []mfw.FuncConfig) {
 func PortSpeeds(m mfw.Media) mfw.Speeds {
 	switch m {
 	case mfw.MediaBaseT:
-		return mfw.Speed10M | mfw.Speed100M | mfw.Speed1G | mfw.Speed10G
+		return linkmode.Speed10M | linkmode.Speed100M | linkmode.Speed1G | linkmode.Speed10G
 	case mfw.MediaSFPP10G:
-		return mfw.Speed1G | mfw.Speed10G
+		return linkmode.Speed1G | linkmode.Speed10G
 	case mfw.MediaSFP1G:
-		return mfw.Speed1G
+		return linkmode.Speed1G
 	}
-	return mfw.ModuleSpeeds
+	return linkmode.ModuleSpeeds
 }

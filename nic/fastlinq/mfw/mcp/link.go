@@ -3,6 +3,7 @@ package mcp
 import (
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/linkmode"
 	"tapir/wire/frame"
 )
 
@@ -144,7 +145,7 @@ func (m *MCP) SetLink(up bool, now frame.Time, done func(error)) {
 // checkLink compares the parameters with what the board can do.
 func (m *MCP) checkLink() error {
 	p, c := &m.link.params, m.Caps()
-	forced := mfw.SpeedOf(p.ForcedSpeed)
+	forced := linkmode.SpeedOf(p.ForcedSpeed)
 	switch {
 	case !p.Autoneg && forced == 0:
 		return status.Inval.Errorf("a link speed of %d Mb/s: use one of %v", p.ForcedSpeed, c.SpeedCaps)
@@ -170,8 +171,8 @@ func (m *MCP) phyConfig() mfw.PHYConfig {
 		c.Speed = p.ForcedSpeed
 	}
 	if e := &p.EEE; e.Enable {
-		c.EEE = mfw.EEEEnabled | flag(e.TxLPIEnable, mfw.EEETxLPI) | flag(e.AdvCaps&mfw.EEE1G != 0, mfw.EEEAdv1G) |
-			flag(e.AdvCaps&mfw.EEE10G != 0, mfw.EEEAdv10G)
+		c.EEE = mfw.EEEEnabled | flag(e.TxLPIEnable, mfw.EEETxLPI) | flag(e.AdvCaps&linkmode.EEE1G != 0, mfw.EEEAdv1G) |
+			flag(e.AdvCaps&linkmode.EEE10G != 0, mfw.EEEAdv10G)
 		c.EEE = c.EEE.WithTimer(e.TxLPITimer)
 	}
 	return c

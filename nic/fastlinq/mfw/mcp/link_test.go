@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"slices"
+	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ func TestLinkIsAskedFor(t *testing.T) {
 	if !r.fw.Laser(0) || d.LinkState() != (mcp.LinkState{}) {
 		t.Errorf("before it was asked for: %+v", d.LinkState())
 	}
-	if c := d.Caps(); c.SpeedCaps != mfw.ModuleSpeeds || !c.DefaultSpeedAutoneg || c.DefaultSpeed != 0 || !c.DefaultEEE ||
-		c.EEELPITimer != mfw.EEETimerBalanced || c.EEESpeedCaps != mfw.AllEEE {
+	if c := d.Caps(); c.SpeedCaps != linkmode.ModuleSpeeds || !c.DefaultSpeedAutoneg || c.DefaultSpeed != 0 || !c.DefaultEEE ||
+		c.EEELPITimer != mfw.EEETimerBalanced || c.EEESpeedCaps != linkmode.AllEEE {
 		t.Errorf("capabilities %+v", c)
 	}
 	before := r.seen[0].links
@@ -61,14 +62,14 @@ func TestLinkIsAskedFor(t *testing.T) {
 func TestSpeedOfLink(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		speed := func(label string) mfw.Speeds {
-			return mfw.Speeds(rapid.Uint32Range(1, uint32(mfw.AllSpeeds)).Draw(rt, label))
+			return mfw.Speeds(rapid.Uint32Range(1, uint32(linkmode.AllSpeeds)).Draw(rt, label))
 		}
 		cfg := board(1, 1, 1)
 		cfg.Ports[0].Media, cfg.Ports[0].Speeds = mfw.MediaModule, speed("board")
 		r := newRig(t, cfg)
 		p := mfw.Partner{Speeds: speed("partner"), Forced: rapid.Bool().Draw(rt, "partner forced")}
 		if p.Forced {
-			p.Speeds = mfw.SpeedOf(p.Speeds.Mbps())
+			p.Speeds = linkmode.SpeedOf(p.Speeds.Mbps())
 		}
 		r.fw.SetPartner(0, p)
 		d := r.up(0)
@@ -77,7 +78,7 @@ func TestSpeedOfLink(t *testing.T) {
 		before := d.LinkState()
 		mine := adv
 		if !d.LinkParams().Autoneg {
-			mine = mfw.SpeedOf(adv.Mbps())
+			mine = linkmode.SpeedOf(adv.Mbps())
 		}
 		err := r.do(func(now frame.Time, done func(error)) { d.SetLink(true, now, done) })
 		if mine&cfg.Ports[0].Speeds == 0 {
@@ -163,7 +164,7 @@ func TestLinkFlapAvoidance(t *testing.T) {
 		change func(p *mcp.LinkParams)
 		lfa    uint32
 	}{
-		{func(p *mcp.LinkParams) { p.AdvertisedSpeeds = mfw.Speed10G | mfw.Speed1G }, mfw.LFAAdvertisedSpeed},
+		{func(p *mcp.LinkParams) { p.AdvertisedSpeeds = linkmode.Speed10G | linkmode.Speed1G }, mfw.LFAAdvertisedSpeed},
 		{func(p *mcp.LinkParams) { p.ForcedTx = false }, mfw.LFAFlowControl},
 		{func(p *mcp.LinkParams) { p.EEE.TxLPITimer++ }, mfw.LFAEEE},
 		{func(p *mcp.LinkParams) { p.Autoneg, p.ForcedSpeed = false, 10000 }, mfw.LFASpeed},
@@ -241,12 +242,12 @@ func TestEEE(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		cfg := board(1, 1, 1)
 		caps := func(label string) mfw.EEECaps {
-			return rapid.SampledFrom([]mfw.EEECaps{0, mfw.EEE1G, mfw.EEE10G, mfw.AllEEE}).Draw(rt, label)
+			return rapid.SampledFrom([]mfw.EEECaps{0, linkmode.EEE1G, linkmode.EEE10G, linkmode.AllEEE}).Draw(rt, label)
 		}
 		cfg.Ports[0].Media = rapid.SampledFrom([]mfw.Media{mfw.MediaBaseT, mfw.MediaBaseT, mfw.MediaBaseT, mfw.MediaModule, mfw.MediaKR}).Draw(rt, "media")
 		cfg.Ports[0].NoEEE = rapid.IntRange(0, 4).Draw(rt, "board lacks it") == 0
 		r := newRig(t, cfg)
-		partner := mfw.Partner{Speeds: rapid.SampledFrom([]mfw.Speeds{mfw.Speed1G, mfw.Speed10G, mfw.Speed25G}).Draw(rt, "speed"), EEE: caps("partner")}
+		partner := mfw.Partner{Speeds: rapid.SampledFrom([]mfw.Speeds{linkmode.Speed1G, linkmode.Speed10G, linkmode.Speed25G}).Draw(rt, "speed"), EEE: caps("partner")}
 		r.fw.SetPartner(0, partner)
 		d := r.up(0)
 		able := cfg.Ports[0].Media == mfw.MediaBaseT && !cfg.Ports[0].NoEEE
@@ -270,7 +271,7 @@ func TestEEE(t *testing.T) {
 		if err != nil {
 			return
 		}
-		at := map[mfw.Speeds]mfw.EEECaps{mfw.Speed1G: mfw.EEE1G, mfw.Speed10G: mfw.EEE10G}[partner.Speeds]
+		at := map[mfw.Speeds]mfw.EEECaps{linkmode.Speed1G: linkmode.EEE1G, linkmode.Speed10G: linkmode.EEE10G}[partner.Speeds]
 		active := able && e.Enable && e.AdvCaps&partner.EEE&at != 0
 		s := d.LinkState()
 		us, sleeps := r.fw.LPI(0)

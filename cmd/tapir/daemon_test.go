@@ -369,7 +369,7 @@ func TestHangup(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 
-	plain := start(t, "exec $tapir nic --tap hup3 --ip 10.0.0.1/24")
+	plain := start(t, "exec env --default-signal=HUP $tapir nic --tap hup3 --ip 10.0.0.1/24")
 	plain.await("ready")
 	if code := plain.end(syscall.SIGHUP); code != 0 {
 		t.Errorf("without a file: exit code %d: %s", code, plain.said())

@@ -2,6 +2,7 @@ package ptpsim
 
 import (
 	"cmp"
+	"slices"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/swconf"
@@ -25,7 +26,7 @@ func (n *Node) buildSwitch() (err error) {
 	return err
 }
 
-// switchFields are the settings of a switch, bound to c.
+// switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE.
 func switchFields(c *swconf.Config) []conf.Field {
 	return append([]conf.Field{{Name: "ports", Node: func(n conf.Node) error {
 		return n.Each(0, "expected a list with the settings of ports", func(n conf.Node, _ int) error {
@@ -34,5 +35,5 @@ func switchFields(c *swconf.Config) []conf.Field {
 			c.Ports = append(c.Ports, p)
 			return err
 		})
-	}}}, c.Fields()...)
+	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool { return f.Name == "pause" })...)
 }

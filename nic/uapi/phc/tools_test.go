@@ -30,9 +30,21 @@ func (w *world) master(t testing.TB, transport string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close() })
-	if _, err := h.PTP4L(t.Context(), linuxptp.PTP4L{
+	d, err := h.PTP4L(t.Context(), linuxptp.PTP4L{
 		Options:  linuxptp.Options{"network_transport": transport, "logSyncInterval": "-4", "logMinDelayReqInterval": "-4", "logAnnounceInterval": "-2", "priority1": "1"},
-		Sections: []linuxptp.Section{{Name: "sys0"}}}); err != nil {
+		Sections: []linuxptp.Section{{Name: "sys0"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the master said:\n%s", d.Said())
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	isMaster := func(l linuxptp.Log) bool { return l.Contains(regexp.MustCompile("assuming the grand master role")) }
+	if err := d.Await(ctx, "a master", isMaster); err != nil {
 		t.Fatal(err)
 	}
 }

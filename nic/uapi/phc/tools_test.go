@@ -38,7 +38,7 @@ func (w *world) master(t testing.TB, transport string) {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the master said:\n%s", d.Said())
+			t.Logf("the master (ended: %t) said:\n%s", d.HasEnded(), d.Said())
 		}
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -128,7 +128,9 @@ func Start(o Options) (*Program, error) {
 }
 
 // run is the supervisor's thread: it starts the program, so that the program
-// dies with it, and serves its calls until no process is left.
+// dies with it, and serves its calls until no process is left. The thread
+// outlives them, as others may have started processes on it that die with it
+// too.
 func (p *Program) run(o Options, path string, started chan<- error) {
 	runtime.LockOSThread()
 	s, err := newSupervisor(o)
@@ -140,6 +142,7 @@ func (p *Program) run(o Options, path string, started chan<- error) {
 	}
 	if err != nil {
 		s.ended()
+		runtime.UnlockOSThread()
 		started <- err
 		return
 	}
@@ -149,7 +152,11 @@ func (p *Program) run(o Options, path string, started chan<- error) {
 		s.ended()
 		p.exited <- err
 	}()
-	p.served <- s.loop()
+	err = s.loop()
+	if err == nil {
+		runtime.UnlockOSThread()
+	}
+	p.served <- err
 }
 
 // PID is the program's process id.

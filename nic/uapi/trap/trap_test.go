@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -281,6 +282,25 @@ func killSupervisor(t *testing.T, program, arg string) {
 	_ = cmd.Wait() // killed
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// TestOthersOutliveIt: processes that somebody else started, and that are to die
+// with the thread that started them, go on when a supervised program ends.
+func TestOthersOutliveIt(t *testing.T) {
+	for range 10 {
+		other := exec.Command("sleep", "60")
+		other.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		newWorld().program("exit", "0").run(t)
+		if err := other.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Wait(); err == nil || err.Error() != "signal: terminated" {
+			t.Fatalf("a process of another: %v", err)
+		}
 	}
 }
 

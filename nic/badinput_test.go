@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"reflect"
 	"strings"
-	"tapir/nic/ip"
 	"testing"
 
+	"tapir/nic/ip"
 	"tapir/wire/frame"
 )
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
-	nicip "tapir/nic/ip"
 	"testing"
 
 	"tapir/nic/buf"
 	"tapir/nic/cm"
+	nicip "tapir/nic/ip"
 	"tapir/nic/verbs"
 	"tapir/wire/arp"
 	"tapir/wire/ether"

@@ -2,10 +2,10 @@ package nic
 
 import (
 	"net/netip"
-	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
+	nicip "tapir/nic/ip"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"
 )

@@ -2,10 +2,10 @@ package nic
 
 import (
 	"math/rand/v2"
-	nicip "tapir/nic/ip"
 	"testing"
 	"time"
 
+	nicip "tapir/nic/ip"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
 	"tapir/wire/ip"

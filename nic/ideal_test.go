@@ -6,11 +6,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"tapir/nic/buf"
-	"tapir/nic/fastlinq"
 	"testing"
 	"time"
 
+	"tapir/nic/buf"
+	"tapir/nic/fastlinq"
 	"tapir/nic/hardware"
 	"tapir/nic/ideal"
 	"tapir/nic/verbs"

@@ -2,10 +2,10 @@ package nic
 
 import (
 	"net/netip"
-	"tapir/nic/ip"
 	"testing"
 	"time"
 
+	"tapir/nic/ip"
 	"tapir/wire/arp"
 	"tapir/wire/drop"
 	"tapir/wire/ether"

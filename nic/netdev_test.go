@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"tapir/nic/ip"
 	"testing"
 	"time"
 
+	"tapir/nic/ip"
 	"tapir/nic/toe"
 	"tapir/wire/arp"
 	"tapir/wire/ether"

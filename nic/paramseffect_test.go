@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hostfn"
 	"tapir/nic/iwarp"
+	"tapir/nic/linkmode"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
 	nicsettings "tapir/nic/settings"

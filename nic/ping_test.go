@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
-	nicip "tapir/nic/ip"
-	"tapir/nic/show"
 	"testing"
 	"time"
 
+	nicip "tapir/nic/ip"
+	"tapir/nic/show"
 	"tapir/wire/arp"
 	"tapir/wire/drop"
 	"tapir/wire/ether"

@@ -3,12 +3,12 @@ package nic
 import (
 	"encoding/binary"
 	"net/netip"
-	nicip "tapir/nic/ip"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"tapir/nic/cm"
+	nicip "tapir/nic/ip"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"

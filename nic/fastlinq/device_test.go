@@ -2,7 +2,6 @@ package fastlinq
 
 import (
 	"slices"
-	"tapir/nic/linkmode"
 	"testing"
 
 	"tapir/nic"
@@ -11,6 +10,7 @@ import (
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/settings"
+	"tapir/nic/linkmode"
 	"tapir/nic/view"
 	"tapir/wire/frame"
 )

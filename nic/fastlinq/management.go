@@ -3,7 +3,6 @@ package fastlinq
 import (
 	"cmp"
 	"fmt"
-	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/nic/fastlinq/cmt"
@@ -15,6 +14,7 @@ import (
 	"tapir/nic/fastlinq/mfw/tlv"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
+	"tapir/nic/linkmode"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )

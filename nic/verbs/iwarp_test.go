@@ -2,7 +2,6 @@ package verbs_test
 
 import (
 	"net/netip"
-	"tapir/nic/toe/isn"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/toe"
+	"tapir/nic/toe/isn"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 	"tapir/wire/ip"

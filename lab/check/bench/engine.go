@@ -5,12 +5,12 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
-	"tapir/nic/toe/isn"
 	"time"
 
 	"tapir/lab/check/bench/result"
 	"tapir/nic/buf"
 	"tapir/nic/toe"
+	"tapir/nic/toe/isn"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 )

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"tapir/nic/settings"
 
 	"tapir/lab/conf"
 	"tapir/nic"
@@ -16,6 +15,7 @@ import (
 	"tapir/nic/hardware"
 	"tapir/nic/ideal"
 	"tapir/nic/param"
+	"tapir/nic/settings"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 )

@@ -10,10 +10,10 @@ import (
 	"net/netip"
 	"path"
 	"slices"
-	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/linkmode"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"

@@ -5,11 +5,11 @@ import (
 	"net/netip"
 	"path"
 	"strings"
-	"tapir/nic/linkmode"
 	"time"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
+	"tapir/nic/linkmode"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/clock"

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"reflect"
 	"strings"
-	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/linkmode"
 	"tapir/ptp"
 	"tapir/ptp/transport"
 )

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"tapir/nic/iwarp"
 	"time"
 
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/ctl"
+	"tapir/nic/iwarp"
 )
 
 // askWithin bounds how long a link stands still to learn whose connection it

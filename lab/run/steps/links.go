@@ -3,10 +3,10 @@ package steps
 import (
 	"net/netip"
 	"slices"
-	"tapir/nic/iwarp"
 
 	"tapir/lab/host/fault"
 	"tapir/lab/topo"
+	"tapir/nic/iwarp"
 )
 
 // Rules returns the engine that strikes exact things on a link of the lab, nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"tapir/nic/linkmode"
 
 	"tapir/lab/conf/swconf"
 	lifecycle "tapir/lab/node"
@@ -16,6 +15,7 @@ import (
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/nic"
+	"tapir/nic/linkmode"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )

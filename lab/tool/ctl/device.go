@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"tapir/nic/port"
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/capture"
@@ -24,6 +23,7 @@ import (
 	"tapir/nic/fastlinq"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/port"
 	"tapir/nic/view"
 	"tapir/rdmap"
 	"tapir/wire/frame"

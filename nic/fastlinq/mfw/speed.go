@@ -2,8 +2,8 @@ package mfw
 
 import (
 	"cmp"
-	"tapir/nic/linkmode"
 
+	"tapir/nic/linkmode"
 	"tapir/wire/enum"
 )
 

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"tapir/nic/linkmode"
 
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
+	"tapir/nic/linkmode"
 	"tapir/nic/param"
 )
 

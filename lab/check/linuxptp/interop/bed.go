@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	unit "tapir/nic/ptp"
 	"time"
 
 	"tapir/lab/check/linuxptp"
@@ -12,6 +11,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/servo"

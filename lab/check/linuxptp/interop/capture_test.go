@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	unit "tapir/nic/ptp"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
 	"tapir/lab/tool/capture"
+	unit "tapir/nic/ptp"
 	"tapir/nic/tap"
 	"tapir/ptp"
 	"tapir/ptp/msg"

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	unit "tapir/nic/ptp"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 )

@@ -4,11 +4,11 @@ import (
 	"context"
 	"path/filepath"
 	"slices"
-	unit "tapir/nic/ptp"
 	"testing"
 
 	"tapir/lab/check/linuxptp"
 	"tapir/lab/tool/ptpuds"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"

@@ -3,7 +3,6 @@ package interop
 import (
 	"context"
 	"fmt"
-	unit "tapir/nic/ptp"
 	"time"
 
 	"tapir/lab/check/linuxptp"
@@ -12,6 +11,7 @@ import (
 	"tapir/lab/conf/swconf"
 	"tapir/lab/node"
 	"tapir/lab/run/result"
+	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"

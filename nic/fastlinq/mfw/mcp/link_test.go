@@ -2,7 +2,6 @@ package mcp_test
 
 import (
 	"slices"
-	"tapir/nic/linkmode"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/fastlinq/status"
+	"tapir/nic/linkmode"
 	"tapir/wire/frame"
 )
 

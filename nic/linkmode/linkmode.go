@@ -106,17 +106,17 @@ type Ability struct {
 	EEE                     EEECaps // that it advertises
 }
 
-// Agree is what an end that negotiates as p comes to with the other end: the speed
+// Agree is what an end that negotiates as a comes to with the other end: the speed
 // in Mb/s, 0 without a common one, and whether it obeys and sends PAUSE frames (IEEE
 // 802.3 table 28B-3).
-func (p Ability) Agree(other Ability) (mbps uint32, rx, tx bool) {
-	mbps = (cmp.Or(p.Speeds, AllSpeeds) & cmp.Or(other.Speeds, AllSpeeds)).Mbps()
+func (a Ability) Agree(other Ability) (mbps uint32, rx, tx bool) {
+	mbps = (cmp.Or(a.Speeds, AllSpeeds) & cmp.Or(other.Speeds, AllSpeeds)).Mbps()
 	switch {
-	case mbps == 0 || p.Forced || other.Forced:
-	case !p.NoSymmetric && !other.NoSymmetric:
+	case mbps == 0 || a.Forced || other.Forced:
+	case !a.NoSymmetric && !other.NoSymmetric:
 		return mbps, true, true
-	case p.Asymmetric && other.Asymmetric:
-		return mbps, !p.NoSymmetric, !other.NoSymmetric
+	case a.Asymmetric && other.Asymmetric:
+		return mbps, !a.NoSymmetric, !other.NoSymmetric
 	}
 	return mbps, false, false
 }

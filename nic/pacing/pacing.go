@@ -104,8 +104,8 @@ func (t *Tree) resume(at frame.Time) {
 // Paused is how long nothing was allowed to leave, but for a pause that lasts.
 func (t *Tree) Paused() time.Duration { return t.idle }
 
-// Next is when to begin the next round for those that were refused in this one;
-// frame.Never: nobody was.
+// Next is when to begin the next round: for those that were refused in this one, or
+// when the transmitter goes to sleep; frame.Never: for neither.
 func (t *Tree) Next() frame.Time {
 	switch {
 	case t.yielded:

@@ -140,7 +140,7 @@ func DecodeLinkStatus(w uint32) LinkStatus {
 	}
 	for _, e := range speeds {
 		if e.code == code {
-			s.Speed = e.mbps
+			s.Speed = e.bit.Mbps()
 		}
 		if w&e.status != 0 {
 			s.Partner |= e.partner
@@ -159,7 +159,7 @@ func (s *LinkStatus) encode() (w uint32) {
 		w |= b2u(*on) * bit
 	}
 	for _, e := range speeds {
-		w |= b2u(s.Up && !s.HalfDuplex && e.mbps == s.Speed) * e.code << linkSpeedShift
+		w |= b2u(s.Up && !s.HalfDuplex && e.bit.Mbps() == s.Speed) * e.code << linkSpeedShift
 		w |= b2u(s.Partner&e.partner != 0) * e.status
 	}
 	return w | b2u(s.HalfDuplex)*codeHalfDuplex<<linkSpeedShift

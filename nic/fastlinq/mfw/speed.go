@@ -19,20 +19,19 @@ type (
 // the partner has it.
 var speeds = [...]struct {
 	bit     Speeds
-	mbps    uint32
 	code    uint32
 	status  uint32
 	partner PartnerSpeeds
 }{
-	{linkmode.Speed10M, 10, 9, 0x20000, Partner10M},
-	{linkmode.Speed100M, 100, 10, 0x80000000, Partner100M},
-	{linkmode.Speed1G, 1000, 2, 0x200, Partner1GFull},
-	{linkmode.Speed10G, 10000, 3, 0x800, Partner10G},
-	{linkmode.Speed20G, 20000, 4, 0x1000, Partner20G},
-	{linkmode.Speed25G, 25000, 8, 0x10000, Partner25G},
-	{linkmode.Speed40G, 40000, 5, 0x2000, Partner40G},
-	{linkmode.Speed50G, 50000, 6, 0x4000, Partner50G},
-	{linkmode.Speed100G, 100000, 7, 0x8000, Partner100G},
+	{linkmode.Speed10M, 9, 0x20000, Partner10M},
+	{linkmode.Speed100M, 10, 0x80000000, Partner100M},
+	{linkmode.Speed1G, 2, 0x200, Partner1GFull},
+	{linkmode.Speed10G, 3, 0x800, Partner10G},
+	{linkmode.Speed20G, 4, 0x1000, Partner20G},
+	{linkmode.Speed25G, 8, 0x10000, Partner25G},
+	{linkmode.Speed40G, 5, 0x2000, Partner40G},
+	{linkmode.Speed50G, 6, 0x4000, Partner50G},
+	{linkmode.Speed100G, 7, 0x8000, Partner100G},
 }
 
 // PartnerSpeeds is the set of speeds that the link partner advertises, as the

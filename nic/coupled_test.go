@@ -13,7 +13,6 @@ import (
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/settings"
-	"tapir/nic/hostfn"
 	"tapir/nic/port"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -156,9 +155,10 @@ func TestSymmetry(t *testing.T) {
 				{"rss_hash", []string{"ipv4,tcp4", "all", "none"}[chance.IntN(3)]},
 				{"pvid", []string{"0", "12"}[chance.IntN(2)]},
 				{"rx_ring", []string{"256", "100", "512"}[chance.IntN(3)]}, // 100 are refused
-				{"ntuple", "0 tcp4 dst-port 80 action 0"},                  // refused
+				{"ntuple", []string{"none", "0 tcp4 dst-port 80 action 0"}[chance.IntN(2)]},
+				{"tx_maxrate", []string{"0", "5000"}[chance.IntN(2)]},
 				{"llh_affinity", []string{"none", "0:engine1"}[chance.IntN(2)]},
-			}[chance.IntN(11)]
+			}[chance.IntN(12)]
 			err := e.n.dev.Set(s)
 			first, second := e.n.dev.Netdev(0).Settings(), e.n.dev.Netdev(1).Settings()
 			full := (&settings.NIC{Shape: e.n.dev.cfg.shape(), Config: (*settings.Config)(e.n.dev.under.Config())}).Netdev()
@@ -177,7 +177,7 @@ func TestSymmetry(t *testing.T) {
 				t.Fatalf("%v: %v: the vports are\n%+v\n%+v", s, err, a, b)
 			}
 		}
-		for _, s := range []Setting{{"rx_mode", "promisc"}, {"channels", "2"}, {"channels", "3"}, {"llh_affinity", "none"}, {"rss_hash", "all"}, {"pvid", "0"}} {
+		for _, s := range []Setting{{"tx_maxrate", "0"}, {"rx_mode", "promisc"}, {"channels", "2"}, {"channels", "3"}, {"llh_affinity", "none"}, {"rss_hash", "all"}, {"pvid", "0"}} {
 			_ = e.n.dev.Set(s) // a table of queue 1 may not be for it
 		}
 		for _, s := range []Setting{{"rss_table", "equal"}, {"channels", "2"}, {"channels", "3"}} {
@@ -396,13 +396,11 @@ func TestTwoHwfns(t *testing.T) {
 		t.Errorf("status blocks of the second engine are left: %+v", n)
 	}
 	for name, c := range map[string]Config{
-		"engines":      {Hardware: &fastlinq.Config{Engines: 3}},
-		"MSI":          {Hardware: &fastlinq.Config{Engines: 2, Interrupts: fastlinq.Interrupts{Mode: "msi"}}},
-		"one engine":   {Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}},
-		"a filter":     {Hardware: &fastlinq.Config{Engines: 2, CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 9}}}}},
-		"a rate":       {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{TxMaxRate: 100}}},
-		"vports":       {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1}}}}},
-		"n-tuple rule": {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Rules: make([]hostfn.Rule, 1)}}},
+		"engines":    {Hardware: &fastlinq.Config{Engines: 3}},
+		"MSI":        {Hardware: &fastlinq.Config{Engines: 2, Interrupts: fastlinq.Interrupts{Mode: "msi"}}},
+		"one engine": {Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}},
+		"a filter":   {Hardware: &fastlinq.Config{Engines: 2, CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 9}}}}},
+		"vports":     {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1}}}}},
 	} {
 		c.Name = "nic0"
 		if _, err := newNIC(c, Env{Pool: e.w.pool, Wire: e.n, Host: e.h, Reserver: e.h}); err == nil || strings.Contains(err.Error(), "\n") {

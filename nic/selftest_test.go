@@ -176,11 +176,11 @@ func TestRegisterTestAsksTheFirmware(t *testing.T) {
 		t.Errorf("with a fault: %v", err)
 	}
 	before = values()
-	n.dev.StickRegister(n.dev.IRQ().Hwfns[0])
+	n.dev.StickRegister(0, true)
 	if err := alone(); status.Of(err) != status.IO {
 		t.Errorf("a register that is stuck: %v", err)
 	}
-	if n.dev.StickRegister(nil); !slices.Equal(values(), before) {
+	if n.dev.StickRegister(0, false); !slices.Equal(values(), before) {
 		t.Error("values are not restored after a fault")
 	}
 	if err := n.dev.Set(Setting{"selftest_fault", "none"}); err != nil {

@@ -13,11 +13,14 @@ func (e *ethernetHost) sent(d time.Duration) int {
 	e.s.take()
 	b := append(e.frame(e.s.mac, 0, 9), make([]byte, 1000)...)[:1000]
 	e.n.room = 4096
+	queue := uint16(0)
 	for end := e.w.now.Add(d); e.w.now < end; e.w.run(100 * time.Microsecond) {
 		var batch []*frame.Frame
-		for range 50 - e.n.dev.Netdev(0).Waiting() {
+		for range 50 - e.n.dev.os.Waiting() {
 			f := e.w.pool.Get(len(b))
 			f.Append(b)
+			queue ^= 1 // of both engines, if there are two
+			f.Queue = queue
 			batch = append(batch, f)
 		}
 		e.n.dev.Receive(frame.Host, batch, e.w.now)

@@ -9,6 +9,7 @@ import (
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
+	"tapir/nic/msglog"
 	"tapir/nic/nicdrop"
 	"tapir/nic/pacing"
 	"tapir/nic/view"
@@ -28,6 +29,11 @@ type engines struct {
 	apart bool
 	guard func(frame.Tracer) frame.Tracer
 
+	// pacing is the second engine's place in the transmit scheduler, next to the
+	// vports of the first.
+	pacing *pacing.Node
+	logs   bool // the second engine tells of frames that it drops
+
 	sent      [cmt.Engines]uint64 // frames of each engine's vport, to the wire
 	resent    uint64              // sent in a failed engine's stead
 	unflushed bool                // the second engine has not been told of frames in its ring
@@ -46,6 +52,7 @@ func (d *Device) newSecond(host frame.Link, s *hardware.Second) error {
 	if !d.host {
 		return d.setStates(&d.cfg)
 	}
+	c.pacing = d.both.Child(true)
 	e := &SecondEngine{pool: d.pool, system: d.system, host: host, in: new(cmt.Ring), out: new(cmt.Ring)}
 	c.second = e
 	if s != nil {
@@ -147,12 +154,16 @@ func (d *Device) pollSecond(now frame.Time) frame.Time {
 	if c == nil || c.second == nil {
 		return next
 	}
+	if on := d.log.On(msglog.Drop); on != c.logs {
+		c.logs = on
+		c.second.logs.Store(on)
+	}
 	c.flush()
 	if !c.apart {
 		next = c.second.Poll(now)
 	}
 	ring, taken := c.second.out, false
-	for d.nic.WireRoom() > 0 {
+	for ring.Len() > 0 && d.nic.WireRoom() > 0 && c.pacing.Ready() {
 		f, more := ring.Take(d.pool)
 		if f == nil && !more {
 			break
@@ -180,6 +191,11 @@ func (d *Device) pollSecond(now frame.Time) frame.Time {
 // on: sent by its vport, or not because it has failed.
 func (d *Device) fromSecond(f *frame.Frame) {
 	c := d.cmt
+	if port, r := dropped(f); r != frame.DropNone {
+		d.log.Dropped(port, frame.Outbound, f.Bytes(), r)
+		f.Release()
+		return
+	}
 	if !d.nic.Admit(f) {
 		return
 	}
@@ -194,6 +210,10 @@ func (d *Device) fromSecond(f *frame.Frame) {
 	}
 	f.Queue = 0
 	c.sent[1]++
+	if c.pacing.Counts() {
+		all, _ := pacing.Octets(f, 0)
+		c.pacing.Spend(all)
+	}
 	d.nic.ToWire(f)
 }
 

@@ -81,6 +81,7 @@ type Device struct {
 	host   bool // there is a host TAP
 	drops  frame.Drops
 	pf     *pacing.Node // the function in the transmit scheduler of its port
+	both   *pacing.Node // its host function, on one engine or two
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue

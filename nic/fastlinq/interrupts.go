@@ -78,6 +78,16 @@ func (i *interrupts) init(want irq.Config, hwfn, queues, cnqs int) error {
 	return nil
 }
 
+// onIRQ runs fn where it may use the interrupts of an engine: those of the second's
+// queues are on its own thread.
+func (d *Device) onIRQ(engine int, fn func(h *irq.Hwfn)) {
+	if engine == 0 || d.cmt.second == nil {
+		fn(d.interrupts.dev.Hwfns[engine])
+		return
+	}
+	d.cmt.withSecond(func(e *SecondEngine) { fn(e.irq.dev.Hwfns[engine]) })
+}
+
 // ownQueues is the number of queue pairs that have status blocks.
 func (d *Device) ownQueues() int {
 	if !d.host {

@@ -3,6 +3,7 @@ package fastlinq
 import (
 	"encoding/binary"
 
+	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/status"
@@ -114,10 +115,13 @@ func (d tools) RegisterDump() []byte {
 // interruptDump has the registers of an engine's interrupts as one more block.
 func (d tools) interruptDump(engine int) []byte {
 	const name = "IGU_CAU"
-	regs := d.interrupts.dev.Hwfns[engine].Registers()
-	out := binary.LittleEndian.AppendUint32(append([]byte{byte(len(name))}, name...), uint32(len(regs)))
-	for _, r := range regs {
-		out = binary.LittleEndian.AppendUint32(out, r.Read())
-	}
+	out := append([]byte{byte(len(name))}, name...)
+	d.onIRQ(engine, func(h *irq.Hwfn) {
+		regs := h.Registers()
+		out = binary.LittleEndian.AppendUint32(out, uint32(len(regs)))
+		for _, r := range regs {
+			out = binary.LittleEndian.AppendUint32(out, r.Read())
+		}
+	})
 	return out
 }

@@ -27,7 +27,11 @@ const MaxHostMTU = l2.MaxMTU
 // newNetdev makes the host function. Its netdev opens when the driver has loaded.
 func (d *Device) newNetdev() error {
 	i, sp := &d.interrupts, &slowpath{d: d}
-	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, PF: d.pf, Superframes: d.cfg.Superframes,
+	d.both = d.pf
+	if d.cfg.Engines > 1 {
+		d.both = d.pf.Child(true)
+	}
+	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, PF: d.both, Superframes: d.cfg.Superframes,
 		Drop: d.dropFromVport, Fire: i.fired, Assert: sp.fwAssert}, sp.post, i.queueBlocks(), d.halves(&d.cfg)[0])
 	if err != nil {
 		return fmt.Errorf("host function: %w", err)
@@ -169,20 +173,22 @@ func (h hostFunction) Waiting() int {
 func (h hostFunction) Fill() int { return max(h.d.function.Fill(), h.d.cmt.fill()) }
 
 // shape limits the function to the share of the port that the management firmware
-// gives it. Two engines cannot share a rate.
+// gives it. Two engines have the rate of the host TAP together.
 func (d *Device) shape() {
-	if d.cmt != nil {
-		return
-	}
 	s, high := d.management.mcp.LinkState(), 0
 	if s.Speed < s.LineSpeed {
 		high = int(s.Speed)
 	}
 	d.pf.SetRate(high)
-	if d.function != nil {
-		d.management.note(d.function.Function().SetPFRates(int(s.MinPFRate), high))
-		d.management.note(d.function.Weigh())
+	if d.function == nil {
+		return
 	}
+	low, most := int(s.MinPFRate), d.cfg.Ethernet.TxMaxRate
+	if d.cmt != nil && most > 0 && (high == 0 || most < high) {
+		low, high = min(low, most), most
+	}
+	d.management.note(d.function.Function().SetPFRates(low, high))
+	d.management.note(d.function.Weigh())
 }
 
 // vportOutput is the way out for what the vport sends, hostOutput the way to the
@@ -269,7 +275,9 @@ func queueInfo(n *qede.Netdev) (list []view.QueueInfo) {
 func (d display) ShowVport() (list []view.VportInfo) {
 	d.netdevs(func(e int, n *qede.Netdev) {
 		v := vportInfo(n)
-		v.Hwfn = d.hwfnName(e)
+		if v.Hwfn = d.hwfnName(e); e > 0 {
+			v.TxMinRate, v.TxMaxRate = list[0].TxMinRate, list[0].TxMaxRate
+		}
 		list = append(list, v)
 	})
 	return list

@@ -1,6 +1,8 @@
 package fastlinq
 
 import (
+	"sync/atomic"
+
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/l2"
@@ -25,6 +27,7 @@ type SecondEngine struct {
 	irq     interrupts
 	host    frame.Link
 	in, out *cmt.Ring
+	logs    atomic.Bool // the first engine logs what is dropped
 	failed  bool
 	tracer  frame.Tracer
 	record  frame.Record
@@ -39,7 +42,19 @@ const enginePart = 64
 
 // What a frame in a ring is, where it does not say the queue of the host TAP that
 // it came by, and that it has to be sent in another engine's stead.
-const fromVport = 0xffff
+const (
+	fromVport   = 0xffff
+	fromDrop    = 0x8000 // or'ed with the port and the reason: it was dropped, and is logged
+	dropPortBit = 8
+)
+
+// dropped is where a frame in the ring was dropped, and why; DropNone: it was not.
+func dropped(f *frame.Frame) (p frame.Port, r frame.DropReason) {
+	if f.Queue == fromVport || f.Queue&fromDrop == 0 {
+		return 0, frame.DropNone
+	}
+	return frame.Port(f.Queue >> dropPortBit & 1), frame.DropReason(f.Queue)
+}
 
 // engineIDs are the numbers of frames that the second engine numbers.
 const engineIDs = 1 << 48
@@ -183,7 +198,19 @@ func (i engineInput) Room() int { return i.e.host.Room() }
 func (e *SecondEngine) drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
 	e.drops.Count(r)
 	e.trace(p, frame.Outbound, f, r)
-	f.Release()
+	if !e.logs.Load() {
+		f.Release()
+		return
+	}
+	e.tell(p, f, r)
+}
+
+// tell has the first engine log a frame (taken) that was dropped, if its ring has room.
+func (e *SecondEngine) tell(p frame.Port, f *frame.Frame, r frame.DropReason) {
+	f.Queue = fromDrop | uint16(p)<<dropPortBit | uint16(r)
+	if !e.out.Push(f) {
+		f.Release()
+	}
 }
 
 // dropFromVport hears of a frame that the vport has taken and does not pass on.
@@ -194,6 +221,13 @@ func (e *SecondEngine) dropFromVport(side l2.Sides, f *frame.Frame, r frame.Drop
 		p = frame.Host
 	}
 	e.trace(p, frame.Outbound, f, r)
+	if !e.logs.Load() {
+		return
+	}
+	if c := e.pool.Get(f.Len()); c != nil {
+		c.Append(f.Bytes())
+		e.tell(p, c, r)
+	}
 }
 
 func (e *SecondEngine) trace(p frame.Port, dir frame.Direction, f *frame.Frame, r frame.DropReason) {

@@ -14,7 +14,7 @@ import (
 // selftesting is a run of the selftests.
 type selftesting struct {
 	run   *selftest.Run // nil: none
-	stuck *irq.Hwfn     // of which a register is; nil: none
+	stuck int           // the engine of which a register is, from 1 on; 0: none
 	skew  *irq.Hwfn     // of which a clock is fast; nil: none
 }
 
@@ -144,34 +144,30 @@ func (e testEngine) MaskSlowpath(on bool, now frame.Time) {
 }
 
 // StickRegister implements selftest.Engine.
-func (e testEngine) StickRegister(on bool) {
-	e.d.selftest.stuck = nil
-	if on {
-		e.d.selftest.stuck = e.h
-	}
-}
+func (e testEngine) StickRegister(on bool) { e.d.StickRegister(e.h.Index(), on) }
 
 // testRegisters are those of each engine, for the management firmware; the
 // lowest bit of one that is stuck stays zero when it is written to.
-func (d tools) testRegisters() (lists [][]mfw.Register) {
-	for _, h := range d.interrupts.dev.Hwfns {
-		var list []mfw.Register
-		for _, r := range h.Registers() {
-			list = append(list, mfw.Register{Name: r.Name, Mask: r.Mask, Read: r.Read, Write: r.Write})
-		}
-		if d.selftest.stuck == h && len(list) > 0 {
-			last := &list[len(list)-1]
-			read, is, low := last.Read, last.Read(), last.Mask&-last.Mask
-			last.Read = func() uint32 {
-				if v := read(); v != is {
-					return v &^ low
-				}
-				return is
+func (d tools) testRegisters(test func([]mfw.Register)) {
+	for engine := range d.interrupts.dev.Hwfns {
+		d.onIRQ(engine, func(h *irq.Hwfn) {
+			var list []mfw.Register
+			for _, r := range h.Registers() {
+				list = append(list, mfw.Register{Name: r.Name, Mask: r.Mask, Read: r.Read, Write: r.Write})
 			}
-		}
-		lists = append(lists, list)
+			if d.selftest.stuck == engine+1 && len(list) > 0 {
+				last := &list[len(list)-1]
+				read, is, low := last.Read, last.Read(), last.Mask&-last.Mask
+				last.Read = func() uint32 {
+					if v := read(); v != is {
+						return v &^ low
+					}
+					return is
+				}
+			}
+			test(list)
+		})
 	}
-	return lists
 }
 
 // bist has the management firmware do a test, and asks it why it failed.
@@ -189,6 +185,10 @@ func (d tools) bist(t selftest.Test, now frame.Time, done func(error)) {
 	d.nic.Schedule(now, d.Manage)
 }
 
-// StickRegister has a register of a hwfn stuck, which the firmware's test finds;
-// nil: none.
-func (d tools) StickRegister(h *irq.Hwfn) { d.selftest.stuck = h }
+// StickRegister has a register of an engine stuck, which the firmware's test finds, or
+// ends that.
+func (d tools) StickRegister(engine int, on bool) {
+	if d.selftest.stuck = 0; on {
+		d.selftest.stuck = engine + 1
+	}
+}

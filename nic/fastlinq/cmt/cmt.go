@@ -49,10 +49,11 @@ func Queue(engine, local int) int { return local*Engines + engine }
 // engineOf is the engine of a hash.
 func engineOf(hash uint32) int { return int(hash>>bits.Len(tableLen-1)) % Engines }
 
-// Settings are those of one engine's half of a netdev: what the user has set,
-// and the engine's half of the RSS table. table is the queue of each entry of the
-// user's.
+// Settings are those of one engine's half of a netdev: what the user has set, but for
+// the rate, which counts for both together, and the engine's half of the RSS table.
+// table is the queue of each entry of the user's.
 func Settings(s qede.Settings, table [l2.TableLen]int, engine int) qede.Settings {
+	s.TxMaxRate = 0
 	s.Table = append([]int(nil), table[engine*tableLen:(engine+1)*tableLen]...)
 	return s
 }

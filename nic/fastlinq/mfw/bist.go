@@ -17,12 +17,14 @@ func (f *Firmware) bistRegisters() error {
 	if f.cfg.Registers == nil {
 		return status.NoDev.Errorf("the board has no engine")
 	}
-	for i, list := range f.cfg.Registers() {
-		if err := testRegisters(list); err != nil {
-			return status.IO.Errorf("engine %d: %v", i, err)
+	engine, failed := 0, error(nil)
+	f.cfg.Registers(func(list []Register) {
+		if err := testRegisters(list); err != nil && failed == nil {
+			failed = status.IO.Errorf("engine %d: %v", engine, err)
 		}
-	}
-	return nil
+		engine++
+	})
+	return failed
 }
 
 // BISTError is what the last test of the registers found; nil: nothing. The

@@ -52,7 +52,11 @@ func TestBISTRegisters(t *testing.T) {
 		before := [2][]uint32{slices.Clone(words[0]), slices.Clone(words[1])}
 		cfg := Config{Funcs: []FuncConfig{{}}, Ports: []PortConfig{{}}}
 		if c.spoil != nil {
-			cfg.Registers = func() [][]Register { return c.spoil([][]Register{engine(0), engine(1)}) }
+			cfg.Registers = func(test func([]Register)) {
+				for _, list := range c.spoil([][]Register{engine(0), engine(1)}) {
+					test(list)
+				}
+			}
 		}
 		f := New(cfg)
 		r := request{param: BISTRegister}

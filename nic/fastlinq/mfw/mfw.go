@@ -31,9 +31,9 @@ type Config struct {
 	// Verify checks a file before it replaces an image of the flash, or all of it;
 	// nil: nvm.Verify.
 	Verify func(t nvm.Type, file []byte) error
-	// Registers are those of each engine that a selftest may write to for a
+	// Registers calls test with those of each engine that a selftest may write to for a
 	// moment; nil: the board has no engine.
-	Registers func() [][]Register
+	Registers func(test func([]Register))
 	// InitHW is the firmware of the storms that the flash is delivered with;
 	// nil: none.
 	InitHW func() []byte

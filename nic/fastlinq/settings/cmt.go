@@ -162,12 +162,8 @@ func (c *Config) validateEngines() error {
 	case c.Engines == 1 && (e.PinIWARP || e.States != [cmt.Engines]EngineState{} || len(e.Affinity)+len(e.Filters) > 0):
 		return fmt.Errorf(
 			"iwarp_cmt, llh_affinity, llh_filters, engine0 and engine1 are about two engines: use --engines 2")
-	case c.Engines == 2 && len(c.Ethernet.Rules) > 0:
-		return fmt.Errorf("ntuple: a NIC with two engines has no n-tuple rules: use one engine")
 	case c.Engines == 2 && len(c.Ethernet.Stations) > 0:
 		return fmt.Errorf("vports: a NIC with two engines has one: use one engine")
-	case c.Engines == 2 && c.Ethernet.TxMaxRate != 0:
-		return fmt.Errorf("tx_maxrate: a NIC with two engines has no rates: use one engine")
 	}
 	_, err := c.LLH()
 	return err

@@ -57,8 +57,8 @@ func newRig(t testing.TB, cfg mfw.Config) *rig {
 	cfg.Laser = func(_ int, on bool) { r.light = append(r.light, on) }
 	cfg.Wake = func(fn int) { r.woken = append(r.woken, fn) }
 	word := uint32(7)
-	cfg.Registers = func() [][]mfw.Register {
-		return [][]mfw.Register{{{Name: "r", Mask: 0xff, Read: func() uint32 { return word }, Write: func(v uint32) { word = v & 0xff }}}}
+	cfg.Registers = func(test func([]mfw.Register)) {
+		test([]mfw.Register{{Name: "r", Mask: 0xff, Read: func() uint32 { return word }, Write: func(v uint32) { word = v & 0xff }}})
 	}
 	r.fw = mfw.New(cfg)
 	for fn := range cfg.Funcs {

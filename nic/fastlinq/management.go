@@ -29,7 +29,8 @@ type management struct {
 
 	attention [cmt.Engines]bool // the firmware has a message
 	partner   mfw.Partner       // with whom the port negotiates, unless a setting says so
-	closed    bool              // the NIC is, and the light is the TAP's owner's
+	offer     offer
+	closed    bool // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
 		link  settings.Link
@@ -131,6 +132,7 @@ func (d driver) manage(now frame.Time) {
 	}
 	d.shape()
 	d.setLPI()
+	d.answerOffer()
 	if next != frame.Never {
 		m.cancel = d.nic.Schedule(max(next, now), d.Manage)
 	}
@@ -297,6 +299,36 @@ func (d driver) faults(fan bool) {
 
 // Ability is what the port offers to the other end of its cable.
 func (d driver) Ability() mfw.Partner { return d.management.fw.Ability(0) }
+
+// offer is somebody who waits until the port offers something else than known.
+type offer struct {
+	known mfw.Partner
+	done  func(mfw.Partner) // nil: nobody does
+}
+
+// Offer calls done with what the port offers to the other end of its cable as soon as
+// that is not known. One waits at a time: who waited before is answered.
+func (d driver) Offer(known *mfw.Partner, done func(mfw.Partner)) {
+	m := &d.management
+	if m.offer.done != nil {
+		m.offer.done(d.Ability())
+	}
+	if m.offer = (offer{}); known == nil {
+		done(d.Ability())
+		return
+	}
+	m.offer = offer{*known, done}
+	d.answerOffer()
+}
+
+// answerOffer answers who waits for another offer.
+func (d driver) answerOffer() {
+	m := &d.management
+	if is := d.Ability(); m.offer.done != nil && is != m.offer.known {
+		m.offer.done(is)
+		m.offer = offer{}
+	}
+}
 
 // Negotiate tells what the other end of the cable offers. Settings of a partner go
 // before it.

@@ -97,13 +97,14 @@ func (c EEECaps) String() string { return c.Speeds().String() }
 // Ability is what an end of a link offers to the other.
 type Ability struct {
 	// Speeds that it has; 0: those of the port, and ModuleSpeeds.
-	Speeds Speeds
+	Speeds Speeds `json:"speeds"`
 	// Forced: it does not negotiate, and has one speed.
-	Forced bool
+	Forced bool `json:"forced"`
 	// NoSymmetric and Asymmetric are the two bits of its pause advertisement,
 	// the first turned round; a forced partner's pause is not known.
-	NoSymmetric, Asymmetric bool
-	EEE                     EEECaps // that it advertises
+	NoSymmetric bool    `json:"no_symmetric"`
+	Asymmetric  bool    `json:"asymmetric"`
+	EEE         EEECaps `json:"eee"` // that it advertises
 }
 
 // Agree is what an end that negotiates as a comes to with the other end: the speed

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"tapir/lab/conf/swconf"
 	"tapir/lab/node/nodectl"
@@ -140,11 +141,35 @@ func (s *control) Attach(*capture.Session, bool) (detach func(), err error) {
 	return nil, s.CannotCapture()
 }
 
-// Command answers `tapir ptp status` of a boundary clock.
+// Command answers `tapir ptp status` of a boundary clock, and negotiates.
 func (s *control) Command(ctx context.Context, name string, args json.RawMessage) (any, error) {
-	if name != "ptp.status" {
-		return s.Control.Command(ctx, name, args)
+	switch name {
+	case ctl.OfferCommand, ctl.PartnerCommand:
+		return s.negotiate(args)
+	case "ptp.status":
+		return s.status()
 	}
+	return s.Control.Command(ctx, name, args)
+}
+
+// negotiate tells what a port offers, and takes what the other end of its cable does.
+func (s *control) negotiate(args json.RawMessage) (any, error) {
+	var e ctl.LinkEnd
+	if err := json.Unmarshal(args, &e); err != nil {
+		return nil, ctl.BadRequest(err)
+	}
+	i := slices.IndexFunc(s.n.cfg.Ports, func(p swconf.PortConfig) bool { return p.TAP == e.Port })
+	if i < 0 {
+		return nil, &ctl.Error{What: fmt.Sprintf("%s has no port %q", s.n.cfg.Name, e.Port)}
+	}
+	if e.Ability == nil {
+		return s.n.sw.Ability(), nil
+	}
+	return struct{}{}, s.n.DoWait(func(now frame.Time) { s.n.sw.Negotiate(i, *e.Ability, now) })
+}
+
+// status is that of a boundary clock.
+func (s *control) status() (any, error) {
 	st := ptprun.Status{NIC: s.n.cfg.Name, Transport: s.n.cfg.Transport.String()}
 	err := s.n.DoWait(func(now frame.Time) {
 		st.Clock = ptprun.ClockOf(s.n.phc, s.n.Loop, now)

@@ -137,8 +137,9 @@ func (b *bed) build(ctx context.Context) error {
 		}
 		b.cables = append(b.cables, b.links[l.Name])
 	}
-	return lifecycle.InOrder(func() error { return b.startNodes(ctx) }, func() error { return b.startPTP(ctx) },
-		b.register)
+	return lifecycle.InOrder(func() error { return b.startNodes(ctx) },
+		func() error { return b.negotiate(ctx, b.cables) },
+		func() error { return b.startPTP(ctx) }, b.register)
 }
 
 // startNodes starts the processes side by side and waits until frames pass.
@@ -202,6 +203,9 @@ func (b *bed) ask(name string, do func(c *ctl.Client) error) error {
 func (b *bed) end() (err error) {
 	b.ending.Do(func() {
 		stopAll(b.started)
+		for _, c := range b.cables {
+			c.talks.end()
+		}
 		err = b.stopPTP()
 		var running []*process.Process
 		for _, n := range b.order {

@@ -19,8 +19,10 @@ type cable struct {
 	taps  [2]*tap.TAP
 	fault [2]link.Impairment // now, of frames from either end, as if it were up
 	down  bool
-	mtu   int   // octets of IP
-	part  *part // of the lab's capture; nil if there is none
+	mtu   int       // octets of IP
+	part  *part     // of the lab's capture; nil if there is none
+	ports [2]string // TAPs of ends that negotiate
+	talks negotiations
 }
 
 // addLink makes the ports of a link, and the cable between them.
@@ -44,6 +46,9 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 				c.taps[0].Close()
 			}
 			return nil, err
+		}
+		if n.negotiates() {
+			c.ports[i] = n.ports[len(n.ports)-1]
 		}
 		if n.Kind == topo.NIC && n.NIC.MTU == 0 && t.MTU != 0 {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))

@@ -60,6 +60,9 @@ func (b *bed) Restart(ctx context.Context, nic string) error {
 		return err
 	}
 	n.dead.Store(false)
+	if err := b.negotiate(ctx, b.cablesOf(n)); err != nil {
+		return err
+	}
 	if n.PTP == nil {
 		return nil
 	}

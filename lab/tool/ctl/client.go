@@ -89,9 +89,8 @@ func DialContext(ctx context.Context, name string) (*Client, error) { return dia
 func DialIn(dir, name string) (*Client, error) { return dialIn(context.Background(), dir, name) }
 
 func dialIn(ctx context.Context, dir, name string) (*Client, error) {
-	running := listIn(dir)
 	if name == "" {
-		switch len(running) {
+		switch running := listIn(dir); len(running) {
 		case 0:
 			return nil, &Error{What: "no NIC is running (looked in " + dir + ")",
 				Remedy: "start one with: " + StartHint}
@@ -112,7 +111,7 @@ func dialIn(ctx context.Context, dir, name string) (*Client, error) {
 		ReadBufferSize:  streamBuffer}}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return nil, notRunning(dir, name, running)
+		return nil, notRunning(dir, name, listIn(dir))
 	}
 	if err != nil {
 		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err),

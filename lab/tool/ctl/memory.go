@@ -38,6 +38,8 @@ var deviceCommands = map[string]command{
 	flashCommand:    onFastLinQ("flash", flash),
 	devlinkCommand:  onFastLinQ("devlink instance", devlink),
 	identifyCommand: {blink.part, identify},
+	OfferCommand:    onFastLinQ("negotiation", offer),
+	PartnerCommand:  onFastLinQ("negotiation", partner),
 	eepromCommand: onFastLinQ("flash", func(_ *served, h *fastlinq.Device, r EEPROMRange, now frame.Time,
 		done func([]byte, error)) {
 		h.ReadEEPROM(r.Offset, r.Length, now, done)

@@ -227,7 +227,20 @@ func (s *Server) command(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Command(r.Context(), name, args)
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	go func() { // a command may take as long as the NIC runs
+		select {
+		case <-s.quit:
+			cancel(errStopping)
+		case <-ctx.Done():
+		}
+	}()
+	v, err := c.Command(ctx, name, args)
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(ctx)
+	}
+	return v, err
 }
 
 // fail answers with err as {error, remedy}. The connection stays usable.

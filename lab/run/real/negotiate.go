@@ -1,0 +1,92 @@
+package real
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	lifecycle "tapir/lab/node"
+	"tapir/lab/tool/ctl"
+	"tapir/lab/topo"
+	"tapir/nic/linkmode"
+)
+
+// negotiates tells whether the node's ports negotiate with the other ends of their
+// links: those of kernels, guests and fabrics do not.
+func (n *node) negotiates() bool {
+	return n.Kind == topo.Switch || n.Kind == topo.NIC && n.NIC.FastLinQ() != nil
+}
+
+// negotiations are what the ends of a link tell each other, until one starts again.
+type negotiations struct {
+	mu      sync.Mutex
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+// end returns when nobody tells anything any more.
+func (t *negotiations) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.cancel != nil {
+		t.cancel()
+	}
+	t.running.Wait()
+}
+
+// cablesOf are the links of a node.
+func (b *bed) cablesOf(n *node) (all []*cable) {
+	for _, c := range b.cables {
+		if slices.Contains(c.ends[:], n) {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// negotiate has the ends of links tell each other what they offer, now and whenever
+// that changes. This process carries it, by the control sockets of both ends.
+func (b *bed) negotiate(ctx context.Context, cables []*cable) error {
+	return lifecycle.Each(cables, func(c *cable) error {
+		if !c.ends[0].negotiates() || !c.ends[1].negotiates() {
+			return nil
+		}
+		c.talks.end()
+		c.talks.mu.Lock()
+		defer c.talks.mu.Unlock()
+		var offers [2]linkmode.Ability
+		for i := range c.ends {
+			if err := b.exchange(ctx, c, i, nil, &offers[i]); err != nil {
+				return fmt.Errorf("link %s: negotiation: %w", c.Name, err)
+			}
+		}
+		ctx, c.talks.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		for i, n := range c.ends {
+			if n.Kind == topo.NIC { // what a switch offers does not change
+				c.talks.running.Go(func() { b.renegotiate(ctx, c, i, &offers[i]) })
+			}
+		}
+		return nil
+	})
+}
+
+// renegotiate tells the other end what an end offers whenever that is not what it was,
+// until one of them is gone.
+func (b *bed) renegotiate(ctx context.Context, c *cable, end int, offer *linkmode.Ability) {
+	for b.exchange(ctx, c, end, offer, offer) == nil {
+		b.log.Printf("link %s: %s negotiates again", c.Name, c.ends[end].Name)
+	}
+}
+
+// exchange waits until an end offers something that is not known, and tells the other.
+func (b *bed) exchange(ctx context.Context, c *cable, end int, known, offer *linkmode.Ability) error {
+	err := b.ask(c.ends[end].Name, func(s *ctl.Client) (err error) {
+		*offer, err = s.LinkOffer(ctx, c.ports[end], known)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return b.ask(c.ends[1-end].Name, func(s *ctl.Client) error { return s.LinkPartner(ctx, c.ports[1-end], *offer) })
+}

@@ -1,0 +1,46 @@
+package real
+
+import (
+	"testing"
+
+	"tapir/lab/run/result"
+)
+
+// until waits until a command on a node says what.
+func until(node, command, what string) string {
+	return `  - {run: [sh, -c, "until tapir ` + command + ` | grep -q '` + what + `'; do sleep 0.05; done"], on: ` + node + "}\n"
+}
+
+// NICs at one link, and NICs and switches, agree on the fastest speed of both and on
+// PAUSE, again whenever one offers something else, and after a restart. Without a
+// common speed there is no link.
+//
+// MF-10 MF-14
+func TestNegotiation(t *testing.T) {
+	const perf = "  - {perf: write-bw, server: a, client: b, duration: 200ms, size: 4096, depth: 4}\n"
+	r, said := run(t, `
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24, media: base-t, link_advertise: 100M}
+  b: {kind: nic, ip: 10.0.0.2/24, media: base-t}
+  c: {kind: nic, ip: 10.0.0.3/24, hardware: ideal}
+  d: {kind: nic, ip: 10.0.0.4/24, media: base-t}
+  s: {kind: switch, speed: 10M}
+links: [[a, b], [d, s], [c, s]]
+steps:
+`+perf+
+		until("d", "ethtool d", "Speed: 10Mb/s")+
+		"  - {run: tapir set a link_advertise=10M, on: a}\n"+until("b", "ethtool b", "Speed: 10Mb/s")+perf+
+		"  - {run: tapir ethtool -s b speed 100 autoneg off, on: b}\n"+
+		until("a", "ethtool a", "Link detected: no")+until("b", "ethtool b", "Link detected: no")+
+		"  - {run: tapir ethtool -s b autoneg on, on: b}\n"+until("a", "ethtool a", "Link detected: yes")+
+		"  - {run: tapir ethtool -A b autoneg off rx off tx off, on: b}\n"+until("a", "ethtool -a a", "RX negotiated: off")+
+		"  - {kill: a}\n  - {start: a}\n"+until("b", "ethtool b", "Speed: 100Mb/s"), "")
+	if r.Verdict != result.Passed {
+		t.Fatal(said)
+	}
+	for i, most := range map[int]float64{0: 100, 4: 10} {
+		if p := r.Steps[i].Perf; p.Gbps*1000 > most {
+			t.Errorf("%.2f Mb/s through a link of %.0f", p.Gbps*1000, most)
+		}
+	}
+}

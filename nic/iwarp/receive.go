@@ -6,6 +6,7 @@ import (
 	"tapir/mpa"
 	"tapir/nic/msglog"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/frame"
 )
@@ -100,7 +101,8 @@ func (in *inbound) received(err *rdmap.Error) error {
 		return err
 	}
 	if first {
-		if in.c.result.PeerToPeer {
+		if in.c.result.PeerToPeer { // until now the application has not been told
+			in.c.e.dev.Async(verbs.AsyncEvent{Type: verbs.EventCommEstablished, QP: in.c.qp})
 			in.c.established()
 		}
 		in.c.tcp.Kick()

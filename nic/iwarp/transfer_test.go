@@ -3,6 +3,7 @@ package iwarp
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 
 	"tapir/mpa"
@@ -33,7 +34,15 @@ func TestSizes(t *testing.T) {
 			for _, n := range sizes {
 				transferAll(t, x, n)
 			}
-			if len(x.a.async)+len(x.b.async) != 0 {
+			var want []verbs.EventType
+			if mode.cfg.PeerToPeer {
+				want = append(want, verbs.EventCommEstablished)
+			}
+			var got []verbs.EventType
+			for _, ev := range x.b.async {
+				got = append(got, ev.Type)
+			}
+			if len(x.a.async) != 0 || !slices.Equal(got, want) {
 				t.Errorf("events %v %v", x.a.async, x.b.async)
 			}
 		})

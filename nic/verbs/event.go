@@ -20,7 +20,8 @@ const (
 	EventQPAccessError
 	// EventTerminated: the peer sent a Terminate message; Err holds it.
 	EventTerminated
-	// EventCommEstablished: the first message arrived on a queue pair.
+	// EventCommEstablished: the first frame of the initiator arrived on a queue
+	// pair whose owner waits for it: the responder's in the peer-to-peer model.
 	EventCommEstablished
 	// EventSQDrained: the send queue ran empty in state SQD.
 	EventSQDrained
@@ -28,10 +29,11 @@ const (
 	EventLastWQE
 	// EventSRQLimit: an SRQ holds fewer receives than its armed limit.
 	EventSRQLimit
-	// EventSRQError: an SRQ failed; no transport of an RNIC raises it.
+	// EventSRQError: an SRQ failed, since the memory of its ring holds a request
+	// that cannot be read. It gives no receives any more.
 	EventSRQError
 	// EventPathMigrated and EventPathMigrateError belong to InfiniBand's
-	// alternate paths; no transport of an RNIC raises them.
+	// alternate paths; a TCP connection has none, so no RNIC raises them.
 	EventPathMigrated
 	EventPathMigrateError
 	// EventDeviceFatal: the device is gone; its queue pairs are in error and

@@ -8,8 +8,9 @@ type SRQ struct {
 	pd     *PD
 	rq     recvQueue
 	maxSGE int
-	watch  int // EventSRQLimit below this many receives; 0 = off
-	cid    int // of its context
+	watch  int  // EventSRQLimit below this many receives; 0 = off
+	cid    int  // of its context
+	failed bool // EventSRQError was raised
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -107,8 +108,11 @@ func (s *SRQ) Destroy() error {
 func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
 	for i := range wrs {
 		err := s.rq.check(&wrs[i], s.maxSGE)
-		if s.dead {
+		switch {
+		case s.dead:
 			err = ErrDestroyed
+		case s.failed:
+			err = fmt.Errorf("it has failed: %w", ErrState)
 		}
 		if err != nil {
 			return i, fmt.Errorf("post receive to SRQ %d, WR %d: %w", s.num, wrs[i].ID, err)
@@ -119,15 +123,20 @@ func (s *SRQ) PostRecv(wrs ...RecvWR) (bad int, err error) {
 	return len(wrs), nil
 }
 
-// take moves the oldest request into w.
+// take moves the oldest request into w. One that cannot be read fails the SRQ:
+// what follows it in the program's memory is not to be trusted either. Queue
+// pairs then find no receive.
 func (s *SRQ) take(w *RecvWQE) bool {
-	if s.rq.empty() {
+	if s.failed || s.rq.empty() {
 		return false
 	}
 	from := s.rq.at(s.rq.head)
 	s.rq.head++
 	w.ID, w.Length, w.refused = from.ID, from.Length, from.refused
 	w.sges = append(w.sges[:0], from.sges...)
+	if s.failed = from.refused != StatusSuccess; s.failed {
+		s.dev.Async(AsyncEvent{Type: EventSRQError, SRQ: s})
+	}
 	if s.watch > 0 && s.rq.len() < s.watch {
 		s.watch = 0
 		s.dev.Async(AsyncEvent{Type: EventSRQLimit, SRQ: s})

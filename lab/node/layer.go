@@ -33,11 +33,11 @@ func NewLayer() *Layer {
 // start.
 func (l *Layer) Devices() []*al.CA { return l.al.Devices() }
 
-// RegisterClient tells c of every device: when it returns, Add has returned
-// for all that are present. unregister returns when c has let go of them and
-// has been told so.
-func (l *Layer) RegisterClient(c al.Client) (unregister func()) {
-	leave := l.al.RegisterClient(c)
+// RegisterClient tells c of every device, or of those with one of the ids: when
+// it returns, Add has returned for all that are present. unregister returns when
+// c has let go of them and has been told so.
+func (l *Layer) RegisterClient(c al.Client, ids ...al.ID) (unregister func()) {
+	leave := l.al.RegisterClient(c, ids...)
 	for _, ca := range l.al.Devices() {
 		wait(ca.Do)
 	}

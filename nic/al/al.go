@@ -64,8 +64,20 @@ type Layer struct {
 	clients []*registration
 }
 
+// ID names a kind of device, as the IDs of a PCI function do: DeviceAttr has a
+// device's own.
+type ID struct{ VendorID, PartID uint32 }
+
 // registration is one RegisterClient.
-type registration struct{ client Client }
+type registration struct {
+	client Client
+	ids    []ID // of the devices that it hears of; none: all
+}
+
+// wants tells whether the client is to hear of a device.
+func (r *registration) wants(a *verbs.DeviceAttr) bool {
+	return len(r.ids) == 0 || slices.Contains(r.ids, ID{a.VendorID, a.VendorPartID})
+}
 
 // New returns an empty layer. guard runs its argument alone, as a mutex does;
 // nil stands for a world with one thread. Nothing waits inside of it.
@@ -119,10 +131,11 @@ func (ca *CA) Deregister(done func(now frame.Time)) {
 }
 
 // RegisterClient calls c.Add for every device that is present, and from now on
-// for every one that comes. unregister calls c.Remove for those present; done,
-// which may be nil, is called when c has let go of all.
-func (l *Layer) RegisterClient(c Client) (unregister func(done func())) {
-	r := &registration{c}
+// for every one that comes; with ids, only for those that have one of these, as
+// a bus tells a driver of the hardware it is for. unregister calls c.Remove for
+// those present; done, which may be nil, is called when c has let go of all.
+func (l *Layer) RegisterClient(c Client, ids ...ID) (unregister func(done func())) {
+	r := &registration{c, ids}
 	l.guard(func() {
 		l.clients = append(l.clients, r)
 		for _, ca := range slices.Clone(l.cas) {

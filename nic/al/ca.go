@@ -39,6 +39,9 @@ func (ca *CA) Do(fn func(now frame.Time)) { ca.do(fn) }
 // Attr is what the layer learned of the device when it was registered.
 func (ca *CA) Attr() verbs.DeviceAttr { return ca.attr }
 
+// Layer is where the device is registered.
+func (ca *CA) Layer() *Layer { return ca.layer }
+
 // Verbs is the device itself.
 func (ca *CA) Verbs() *verbs.Device { return ca.ci.Verbs }
 
@@ -88,6 +91,9 @@ type Device struct {
 	// Value is the client's own.
 	Value any
 }
+
+// CA is the device itself, which its other clients have too.
+func (d *Device) CA() *CA { return d.ca }
 
 // GUID names the device for good.
 func (d *Device) GUID() verbs.GUID { return d.ca.guid }
@@ -150,7 +156,7 @@ func (ca *CA) open(d *Device, h EventHandler, value any) (*Context, error) {
 
 // attach begins a client's use of the device, unless it has begun already.
 func (ca *CA) attach(r *registration, now frame.Time) {
-	if ca.leaving || ca.device(r) != nil {
+	if ca.leaving || ca.device(r) != nil || !r.wants(&ca.attr) {
 		return
 	}
 	d := &Device{ca: ca, reg: r}
@@ -279,6 +285,10 @@ type Context struct {
 
 // CA is the device.
 func (c *Context) CA() *CA { return c.ca }
+
+// Client is the device as the client has it that opened the context; nil: none
+// did.
+func (c *Context) Client() *Device { return c.dev }
 
 // Close ends the context; ErrBusy while it has objects.
 func (c *Context) Close() error {

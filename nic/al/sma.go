@@ -27,6 +27,9 @@ const IgnoreMKey MADFlags = 1
 // an answer (InfiniBand Architecture 1.3, section 14.2.4).
 var ErrMKey = errors.New("management key does not match")
 
+// ErrNotHere says that no agent of the port has the address of a datagram.
+var ErrNotHere = errors.New("no agent of the port has that address")
+
 // LocalMAD hands a management datagram of 256 octets to the agent of port n
 // and returns its answer. Answers with an error carry it as MAD status; an
 // error is returned only if there is no answer.
@@ -34,11 +37,35 @@ func (c *Context) LocalMAD(n uint8, in []byte, flags MADFlags) ([]byte, error) {
 	if _, err := c.QueryPort(n); err != nil {
 		return nil, err
 	}
+	return c.ca.localMAD(in, flags)
+}
+
+// MADTo is LocalMAD for a datagram to queue pair qp of a LID: those of the port
+// are local, from its LID on 2 to the power of its LMC, and so is a directed
+// route without hops. There is no subnet behind an RNIC's port: any other
+// address is ErrNotHere. Subnet management has queue pair 0, all else 1.
+func (ca *CA) MADTo(qp uint32, lid uint16, in []byte) ([]byte, error) {
+	h, _, err := ib.Parse(in)
+	if err != nil {
+		return nil, fmt.Errorf("local MAD: %w", err)
+	}
+	p := ca.ci.Verbs.PortAttr()
+	here := lid>>p.LMC == p.LID>>p.LMC
+	if h.Class == ib.ClassSubnDirected {
+		here = ib.Hops(in) == 0
+	}
+	subnet := h.Class == ib.ClassSubnLID || h.Class == ib.ClassSubnDirected
+	if !here || qp > 1 || subnet != (qp == 0) {
+		return nil, fmt.Errorf("local MAD to LID %#x, queue pair %d: %w", lid, qp, ErrNotHere)
+	}
+	return ca.localMAD(in, 0)
+}
+
+func (ca *CA) localMAD(in []byte, flags MADFlags) ([]byte, error) {
 	h, data, err := ib.Parse(in)
 	if err != nil {
 		return nil, fmt.Errorf("local MAD: %w", err)
 	}
-	ca := c.ca
 	switch {
 	case h.BaseVersion != 1 || h.Class != ib.ClassSubnLID && h.Class != ib.ClassSubnDirected || h.ClassVersion != 1:
 		return ib.Response(nil, in, ib.StatusBadVersion, nil), nil

@@ -82,6 +82,10 @@ func Parse(mad []byte) (h Header, data []byte, err error) {
 	}, mad[offData : offData+DataLen], nil
 }
 
+// Hops is how many hops the directed route of a packet, MADLen long, has
+// (section 14.2.2).
+func Hops(mad []byte) uint8 { return mad[7] }
+
 // Append appends a subnet management packet with the given attribute, at most
 // DataLen octets.
 func (h *Header) Append(dst, data []byte) []byte {

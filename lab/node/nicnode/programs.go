@@ -26,6 +26,15 @@ func NewPrograms() *Programs {
 	return &Programs{cm: ucma.NewServer(), nics: map[string]*offer{}}
 }
 
+// LocalMAD is al.CA.MADTo of the node's device, for its thread; nil for a plain
+// Ethernet NIC.
+func (n *Node) LocalMAD() func(qp uint32, lid uint16, mad []byte) ([]byte, error) {
+	if n.ca == nil {
+		return nil
+	}
+	return n.ca.MADTo
+}
+
 // offer is what programs can have of a node. It is an al.Client. A plain
 // Ethernet NIC offers nothing.
 type offer struct {
@@ -50,9 +59,9 @@ func (p *Programs) Add(n *Node) {
 // Add implements al.Client: of the layer's devices, one is the node's.
 func (o *offer) Add(d *al.Device, _ frame.Time) {
 	if d.GUID() == o.n.ca.GUID() {
-		dev := o.n.Device
-		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: d.CM(), Network: dev.IP, QP: o.verbs.QP, Now: o.n.Now,
-			Schedule: d.Schedule, Do: d.Do}))
+		dev, client := o.n.Device, o.verbs.Client() // under which the programs' queue pairs are made
+		o.set(o.p.cm.Attach(ucma.NIC{Verbs: dev.Verbs, CM: client.CM(), Network: dev.IP, QP: o.verbs.QP, Now: o.n.Now,
+			Schedule: client.Schedule, Do: client.Do}))
 	}
 }
 

@@ -1,6 +1,7 @@
 package nicnode
 
 import (
+	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic"
+	"tapir/nic/al"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/uapi/relay"
@@ -82,6 +84,70 @@ func TestPrograms(t *testing.T) {
 	if leaks := nodes[0].Leaks(); len(leaks) != 0 {
 		t.Errorf("left %v", leaks)
 	}
+}
+
+// The server of programs is a client of the access layer, for the NICs' own kind
+// of hardware: what programs open are contexts of the client, under whose handle
+// the connection manager works. A NIC that leaves waits for the client, which has
+// told its programs and taken what they had; clients for other hardware hear of
+// nothing.
+func TestProgramsAreOfAClient(t *testing.T) {
+	l := node.NewLayer()
+	n := pair(t, l)[0]
+	same, other := newClient(), newClient()
+	id := al.ID{VendorID: verbs.VendorID, PartID: n.ca.Attr().VendorPartID}
+	l.RegisterClient(same, id)
+	l.RegisterClient(other, al.ID{VendorID: verbs.VendorID, PartID: id.PartID + 1})
+	if all := same.take(); len(all) != 2 {
+		t.Errorf("a client for this hardware heard %q", all)
+	}
+	p := NewPrograms()
+	p.Add(n)
+	_, found := offered(t, p, "nic0")
+	program := &abitest.Program{PID: 4711}
+	uverbs := found[relay.Uverbs("nic0")]
+	f, err := openOn(uverbs, program)
+	must(t, err)
+	at, answer := program.Map(8)
+	command := func(number uint32) (err error) {
+		b := binary.NativeEndian.AppendUint32(nil, number)
+		b = binary.NativeEndian.AppendUint32(b, 4|2<<16) // words of the request and of its answer
+		b = binary.NativeEndian.AppendUint64(b, at)
+		wait(func(fn func(frame.Time)) {
+			uverbs.Thread.Do(func(now frame.Time) { err = f.Command(program, b); fn(now) })
+		})
+		return err
+	}
+	must(t, command(abi.CmdGetContext))
+	events := program.Files[int(binary.NativeEndian.Uint32(answer))]
+	wait(func(fn func(frame.Time)) {
+		n.ca.Do(func(now frame.Time) {
+			client, contexts := p.nics["nic0"].verbs.Client(), n.ca.Contexts()
+			if i := slices.IndexFunc(contexts, func(c *al.Context) bool { return c.Value == f }); client == nil || i < 0 || contexts[i].Client() != client {
+				t.Errorf("the program's context is none of the client %v", client)
+			}
+			if cm := p.nics["nic0"].cm; cm.CM != client.CM() {
+				t.Error("the connection manager works under another handle")
+			}
+			fn(now)
+		})
+	})
+	n.Withdraw()
+	var ev [16]byte
+	if k, err := syscall.Read(events, ev[:]); k != len(ev) || err != nil || ev[8] != uint8(al.DeviceFatal) {
+		t.Errorf("the program read %d octets, %x: %v", k, ev, err)
+	}
+	if err := command(abi.CmdQueryDevice); err != syscall.EIO {
+		t.Errorf("a command when the NIC has gone: %v", err)
+	}
+	if left := n.ca.Contexts(); len(left) != 0 {
+		t.Errorf("%d contexts are left", len(left))
+	}
+	if log := other.take(); len(log) != 0 {
+		t.Errorf("a client for other hardware heard %q", log)
+	}
+	program.CloseFiles()
+	wait(func(fn func(frame.Time)) { uverbs.Thread.Do(func(now frame.Time) { f.Close(); fn(now) }) })
 }
 
 // What is handed to a NIC's thread after its end is done; a source is lost at

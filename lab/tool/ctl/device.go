@@ -52,7 +52,10 @@ type Device struct {
 	// TAP and HostTAP are the names of the TAPs, which may be renamed. Nil, or
 	// empty: there is none.
 	TAP, HostTAP func() string
-	OnStop       func() // begins the orderly end; must not wait for it
+	// LocalMAD hands a datagram to the agent of queue pair qp at a LID of the RDMA
+	// port and returns its answer, on the thread; nil: the NIC has no such port.
+	LocalMAD func(qp uint32, lid uint16, mad []byte) ([]byte, error)
+	OnStop   func() // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
 }

@@ -103,7 +103,7 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
-		OnStop: stop}
+		LocalMAD: n.LocalMAD(), OnStop: stop}
 	return d.Served()
 }
 

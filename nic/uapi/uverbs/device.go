@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"tapir/nic/al"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/ib"
@@ -15,7 +16,11 @@ func getContext(r *request) error {
 	if f.ctx != nil {
 		return syscall.EINVAL
 	}
-	ctx, err := f.server.ca.Open(f, f)
+	client := f.server.client
+	if client == nil {
+		return al.ErrLeaving
+	}
+	ctx, err := client.Open(f, f)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ type File struct {
 	server   *Server
 	arena    *ring.Arena
 	ctx      *al.Context // nil: GET_CONTEXT has not come, or the device is gone
+	leaving  bool        // DEVICE_FATAL was sent
 	gone     bool        // the device is gone: every command fails with EIO
 	closed   bool
 	async    *eventPipe // closed until GET_CONTEXT
@@ -112,8 +113,13 @@ func (f *File) reclaim(now frame.Time) {
 // A device that goes takes what was made on it along, and nothing can be done
 // with the file any more.
 func (f *File) AsyncEvent(ev al.Event, _ frame.Time) {
+	fatal := ev.Type == al.DeviceFatal
+	if fatal && f.leaving {
+		return
+	}
+	f.leaving = f.leaving || fatal
 	f.pushAsync(nil, uint64(ev.Port), ev.Type)
-	if ev.Type == al.DeviceFatal {
+	if fatal {
 		f.server.ca.Verbs().Defer(func(now frame.Time) {
 			f.gone = true
 			f.reclaim(now)

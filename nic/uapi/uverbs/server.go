@@ -10,17 +10,51 @@ import (
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
+	"tapir/wire/frame"
 )
 
-// Server is the verbs device of one NIC. It belongs to the NIC's thread.
+// Server is the verbs device of one NIC, a client of the access layer: what
+// programs have open are contexts of the client. It belongs to the NIC's thread.
 type Server struct {
-	ca   *al.CA
-	qps  map[uint32]*qp // by number
-	hook func(TracePoint)
+	ca     *al.CA
+	client *al.Device     // nil: the device is not there, or leaves
+	qps    map[uint32]*qp // by number
+	hook   func(TracePoint)
 }
 
-// New returns the server of a registered device.
-func New(ca *al.CA) *Server { return &Server{ca: ca, qps: map[uint32]*qp{}} }
+// New returns the server of a registered device, and registers it as a client
+// for devices of that vendor and part.
+func New(ca *al.CA) *Server {
+	s := &Server{ca: ca, qps: map[uint32]*qp{}}
+	id := ca.Verbs().Identity()
+	ca.Layer().RegisterClient(s, al.ID{VendorID: id.VendorID, PartID: id.VendorPartID})
+	return s
+}
+
+// Client is the server's handle of the device, under which the objects of its
+// programs are made (sol_uverbs_get_clnt_hdl); nil while the device is not there.
+func (s *Server) Client() *al.Device { return s.client }
+
+// Add implements al.Client: of the devices of that kind, one is the server's.
+func (s *Server) Add(d *al.Device, _ frame.Time) {
+	if d.CA() == s.ca {
+		s.client = d
+	}
+}
+
+// Remove implements al.Client: programs are told DEVICE_FATAL, and what they have
+// made goes.
+func (s *Server) Remove(d *al.Device, now frame.Time) {
+	if d != s.client {
+		return
+	}
+	s.client = nil
+	for _, c := range slices.Clone(s.ca.Contexts()) {
+		if f, ours := c.Value.(*File); ours && c.Client() == d {
+			f.AsyncEvent(al.Event{Type: al.DeviceFatal, Context: c, Err: al.ErrLeaving}, now)
+		}
+	}
+}
 
 // Open makes a File; it is an abi.Opener.
 func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {

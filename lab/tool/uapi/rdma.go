@@ -18,6 +18,7 @@ import (
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
+	"tapir/nic/uapi/umad"
 )
 
 // GIDStyle says what the GID tables of the devices show.
@@ -47,19 +48,21 @@ func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.
 		nics = nil
 	}
 	var devices []sysfs.Device
+	var ports []umad.Port
 	for i, d := range nics {
 		shown := sysfs.Device{Index: i, Netdev: d.tap,
 			Attr:  cached(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
 			Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
+		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: node(shown.UMADNumber()), Exchange: d.exchangeMAD})
 	}
 	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
 		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
 		err = tree.Parameters(parameters(nics))
 	}
 	if files != nil {
-		handlers = append(handlers, files)
+		handlers = append(handlers, files, umad.New(ports...))
 		nics[0].disconnect = files.Disconnect
 	}
 	done = func() {
@@ -78,6 +81,15 @@ func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.
 // node is a device file that everyone may open, as udev makes those of RDMA.
 func node(number uint64) trap.Stat {
 	return trap.Stat{Mode: syscall.S_IFCHR | 0o666, Rdev: number}
+}
+
+// exchangeMAD is umad.Port.Exchange: the port's agent is the NIC's.
+func (d *device) exchangeMAD(ctx context.Context, to umad.Address, b []byte) []byte {
+	answer, err := d.client.MAD(ctx, ctl.MAD{QP: to.QP, LID: to.LID, Octets: b})
+	if err != nil {
+		return nil // to the program, no one answers
+	}
+	return answer
 }
 
 // dialNICs reaches the process of the NICs.

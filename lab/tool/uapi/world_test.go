@@ -50,10 +50,11 @@ func testAll(m *testing.M) int {
 // nic is one that serves programs from this process.
 type nic struct {
 	*nicnode.Node
-	t     *testing.T
-	ctl   *ctl.Client
-	steps steps
-	empty map[string]int // its counters of objects when nobody uses it
+	t       *testing.T
+	ctl     *ctl.Client
+	control *ctl.Server
+	steps   steps
+	empty   map[string]int // its counters of objects when nobody uses it
 }
 
 // newNICs starts a pair of these names, 10.0.0.1 and 10.0.0.2.
@@ -73,7 +74,7 @@ func newNIC(t *testing.T, wire *link.WireEnd, ip string) *nic {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	n := &nic{t: t}
+	n := &nic{t: t, control: s}
 	if n.Node, err = nicnode.Start(t.Context(), nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func newNIC(t *testing.T, wire *link.WireEnd, ip string) *nic {
 	programs := nicnode.NewPrograms()
 	programs.Add(n.Node)
 	r.Serve(n.steps.counted(programs.Devices))
-	s.Serve((&ctl.Device{Device: n.Device, Thread: n.Node, Version: "test", OnStop: func() {}}).Served())
+	s.Serve((&ctl.Device{Device: n.Device, Thread: n.Node, Version: "test", LocalMAD: n.LocalMAD(), OnStop: func() {}}).Served())
 	if n.ctl, err = ctl.Dial(n.Name()); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func (n *nic) has(want map[string]int) {
 }
 
 // programs are what this binary is beside a test.
-var programs = map[string]func() int{"umode server": umodeServer, "umode client": umodeClient}
+var programs = map[string]func() int{"umode server": umodeServer, "umode client": umodeClient, "clock": clockProgram}
 
 // run is a program that runs on a NIC.
 type run struct {

@@ -36,6 +36,7 @@ type Attr struct {
 const (
 	verbsABI = 6 // IB_USER_VERBS_ABI_VERSION
 	rxeABI   = 2 // of rxe's rings and commands
+	madABI   = 5 // IB_USER_MAD_ABI_VERSION
 	cmABI    = 4 // RDMA_USER_CM_ABI_VERSION
 )
 
@@ -54,6 +55,12 @@ func (d *Device) UVerbs() string { return fmt.Sprintf("%s/uverbs%d", devDir, d.I
 // UVerbsNumber is the device number of that file.
 func (d *Device) UVerbsNumber() uint64 { return unix.Mkdev(231, 192+uint32(d.Index)) }
 
+// UMAD is the path of the file for management datagrams of the device's port.
+func (d *Device) UMAD() string { return fmt.Sprintf("%s/umad%d", devDir, d.Index) }
+
+// UMADNumber is the device number of that file.
+func (d *Device) UMADNumber() uint64 { return unix.Mkdev(231, uint32(d.Index)) }
+
 // CMNumber is the device number of CMPath.
 func CMNumber() uint64 { return unix.Mkdev(10, 125) }
 
@@ -64,23 +71,26 @@ const (
 	devDir   = "/dev/infiniband"
 	verbsDir = "/sys/class/infiniband_verbs"
 	classDir = "/sys/class/infiniband"
+	madDir   = "/sys/class/infiniband_mad"
 	cmDir    = "/sys/class/misc/rdma_cm"
 )
 
 // Devices adds the files of these devices. Whatever serves the device files
 // themselves must be a handler before this one.
 func (t *Tree) Devices(devices ...Device) error {
-	for _, dir := range []string{devDir, verbsDir, classDir, cmDir} {
+	for _, dir := range []string{devDir, verbsDir, classDir, madDir, cmDir} {
 		t.Show(dir)
 	}
 	b := builder{t: t}
 	b.files("", [][2]any{{verbsDir + "/abi_version", verbsABI}, {cmDir + "/abi_version", cmABI},
-		{cmDir + "/dev", number(CMNumber())}, {CMPath, ""}})
+		{madDir + "/abi_version", madABI}, {cmDir + "/dev", number(CMNumber())}, {CMPath, ""}})
 	for i := len(devices) - 1; i >= 0; i-- { // libibverbs has them first that tmpfs lists first: the last made
 		d := &devices[i]
 		b.files(fmt.Sprintf("%s/uverbs%d/", verbsDir, d.Index), [][2]any{{"ibdev", d.Name()},
 			{"dev", number(d.UVerbsNumber())}, {"abi_version", rxeABI}})
-		b.files("", [][2]any{{d.UVerbs(), ""}})
+		b.files(fmt.Sprintf("%s/umad%d/", madDir, d.Index), [][2]any{{"ibdev", d.Name()}, {"port", 1},
+			{"dev", number(d.UMADNumber())}})
+		b.files("", [][2]any{{d.UVerbs(), ""}, {d.UMAD(), ""}})
 		b.device(d)
 		b.siw(d)
 	}

@@ -139,10 +139,12 @@ func TestStockProgramsFindTheDevice(t *testing.T) {
 // or from a descriptor on.
 func TestTools(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world) {
-		w.want(t, "rdma_cm\nuverbs0\n", "ls", "/dev/infiniband")
+		w.want(t, "rdma_cm\numad0\nuverbs0\n", "ls", "/dev/infiniband")
 		w.want(t, "/sys/class/infiniband_verbs\n/sys/class/infiniband_verbs/abi_version\n/sys/class/infiniband_verbs/uverbs0\n"+
 			"/sys/class/infiniband_verbs/uverbs0/abi_version\n/sys/class/infiniband_verbs/uverbs0/dev\n/sys/class/infiniband_verbs/uverbs0/ibdev\n",
 			"sh", "-c", "find /sys/class/infiniband_verbs | sort")
+		w.want(t, "5\nrxe0\n1\n231:0\n", "cat", "/sys/class/infiniband_mad/abi_version",
+			"/sys/class/infiniband_mad/umad0/ibdev", "/sys/class/infiniband_mad/umad0/port", "/sys/class/infiniband_mad/umad0/dev")
 		w.want(t, "6\n2\n", "cat", "/sys/class/infiniband_verbs/abi_version", "/sys/class//./infiniband_verbs/uverbs0/abi_version")
 		w.want(t, "tap7\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
 		if got, code := w.run(t, "ls", "-l", "/sys/class/misc/rdma_cm"); code != 0 || strings.Count(got, "-r--r--r-- 1 ") != 2 {
@@ -307,7 +309,7 @@ func inChroot() {
 func TestRootDirectoryOfItsOwn(t *testing.T) {
 	w := newWorld(t)
 	tmp := t.TempDir()
-	w.want(t, "6 <nil>\n4: RNIC <nil>\n1.2 <nil>\n[- rdma_cm - uverbs0] <nil>\nopen /sys/class: no such file or directory\n<nil>\n",
+	w.want(t, "6 <nil>\n4: RNIC <nil>\n1.2 <nil>\n[- rdma_cm - umad0 - uverbs0] <nil>\nopen /sys/class: no such file or directory\n<nil>\n",
 		append([]string{"env", "TMPDIR=" + tmp, "unshare", "-Ur"}, os.Args[0], traptest.Program+"chroot")...)
 }
 

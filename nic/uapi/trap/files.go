@@ -276,9 +276,14 @@ func (s Stat) writeStatx(c *Call, addr uint64) Answer {
 type Pipe struct{ r, w int }
 
 // NewPipe makes a pipe; of flags, O_NONBLOCK is used.
-func NewPipe(flags int) (*Pipe, error) {
+func NewPipe(flags int) (*Pipe, error) { return newPipe(flags, 0) }
+
+// NewPackets is NewPipe for a program that gets one record of each read(2).
+func NewPackets(flags int) (*Pipe, error) { return newPipe(flags, unix.O_DIRECT) }
+
+func newPipe(flags, mode int) (*Pipe, error) {
 	var p [2]int
-	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC|unix.O_NONBLOCK|mode); err != nil {
 		return nil, err
 	}
 	_ = unix.SetNonblock(p[0], flags&unix.O_NONBLOCK != 0) // a pipe can

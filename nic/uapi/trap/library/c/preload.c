@@ -239,6 +239,30 @@ DIR *opendir(const char *p) {
 	if (d >= 0 && !dir) saved = errno, kernel(SYS_close, d), errno = saved;
 	return dir;
 }
+#define SCANDIR(size) int scandir##size(const char *p, struct dirent##size ***list, \
+	int (*keep)(const struct dirent##size *), \
+	int (*order)(const struct dirent##size **, const struct dirent##size **)) { \
+	struct dirent##size **all = NULL, **more, *e, *copy; \
+	DIR *dir = opendir(p); \
+	int n = 0, error = 0; \
+	if (!dir) return -1; \
+	while (!error && (e = readdir##size(dir))) { \
+		if (keep && !keep(e)) continue; \
+		more = realloc(all, (n + 1) * sizeof *all), copy = malloc(e->d_reclen); \
+		if (more) all = more; \
+		if (more && copy) all[n++] = memcpy(copy, e, e->d_reclen); \
+		else error = ENOMEM, free(copy); \
+	} \
+	closedir(dir); \
+	if (error) { \
+		while (n) free(all[--n]); \
+		return free(all), errno = error, -1; \
+	} \
+	if (order) qsort(all, n, sizeof *all, (int (*)(const void *, const void *))order); \
+	return *list = all, n; \
+}
+SCANDIR()
+OF64(SCANDIR)
 static long flags(const char *mode) {
 	long f = strchr(mode, '+') ? O_RDWR : *mode == 'r' ? O_RDONLY : O_WRONLY;
 	f |= *mode == 'w' ? O_CREAT | O_TRUNC : *mode == 'a' ? O_CREAT | O_APPEND : 0;

@@ -27,7 +27,7 @@ var seedSystems = []seedSystem{
 		"FC": 7, "RD": 26, "IW": 28, "LL": 10, "IO": 34, "ST": 6, "PT": 10, "XX": 10}},
 	{"InfiniBand HCA driver kit", map[string]int{"HCA-2.2": 8, "HCA-2.3": 17, "HCA-2.4": 7}},
 	{"OPA VNIC", map[string]int{"OPA-1": 5, "OPA-2": 7, "OPA-3": 11}},
-	{"Solaris Open Fabrics", map[string]int{"SOL-1.0": 8, "SOL-1.1.1": 20, "SOL-1.1.2": 3, "SOL-1.1.3": 2, "SOL-1.1.4": 3, "SOL-2.0": 1}},
+	{"Solaris Open Fabrics", map[string]int{"SOL-1.0": 11, "SOL-1.1.1": 20, "SOL-1.1.2": 3, "SOL-1.1.3": 3, "SOL-1.1.4": 3, "SOL-2.0": 1}},
 	{"SoftiWARP", map[string]int{"SIW-1": 4, "SIW-2": 3, "SIW-3": 2, "SIW-4": 3, "SIW-5": 1, "SIW-6": 3, "SIW-7": 6, "SIW-8": 2, "SIW-9": 5}},
 }
 

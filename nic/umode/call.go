@@ -21,13 +21,17 @@ const (
 	CreateCompChannel
 	AllocPD
 	DeallocPD
+	AllocRDD
 	RegMR
+	RegPages
+	RegShared
 	ReregMR
 	DeregMR
 	AllocMW
 	BindMW
 	DeallocMW
 	CreateCQ
+	CreateCQOfPD
 	ResizeCQ
 	ReqNotifyCQ
 	PollCQ
@@ -61,12 +65,16 @@ var rows = [NumVerbs]struct {
 	AllocPD:           {"allocate PD", abi.CmdAllocPD, 4},
 	DeallocPD:         {"deallocate PD", abi.CmdDeallocPD, 0},
 	RegMR:             {"register MR", abi.CmdRegMR, 12},
+	AllocRDD:          {"allocate RD domain", abi.CmdAllocRDD, 4},
+	RegPages:          {"register pages", abi.CmdRegPages, 12},
+	RegShared:         {"register shared MR", abi.CmdRegShared, 12},
 	ReregMR:           {"reregister MR", abi.CmdReregMR, 8},
 	DeregMR:           {"deregister MR", abi.CmdDeregMR, 0},
 	AllocMW:           {"allocate MW", abi.CmdAllocMW, 8},
 	BindMW:            {"bind MW", 0, 0},
 	DeallocMW:         {"deallocate MW", abi.CmdDeallocMW, 0},
 	CreateCQ:          {"create CQ", abi.CmdCreateCQ, 8},
+	CreateCQOfPD:      {"create CQ of a PD", abi.CmdCreateCQOfPD, 8},
 	ResizeCQ:          {"resize CQ", abi.CmdResizeCQ, 8},
 	ReqNotifyCQ:       {"request notification", abi.CmdReqNotifyCQ, 0},
 	PollCQ:            {"poll CQ", abi.CmdPollCQ, 0},

@@ -135,6 +135,12 @@ func useAll(t *testing.T, c *Context) {
 	s := newSide(t, c, true)
 	plain := must[*QP](t)(s.pd.CreateQP(QPConfig{SendCQ: s.cq, RecvCQ: s.cq}))
 	w := must[*MW](t)(s.pd.AllocMW(verbs.MWType1))
+	of := must[*CQ](t)(s.pd.CreateCQ(16, nil))
+	pages := must[*MR](t)(s.pd.RegPages(PageList{Space: s.mr.Bytes(), Pages: []uint64{4096}, PageSize: 4096, Length: 10}, 0, 0))
+	shared := must[*MR](t)(s.pd.RegShared(pages, 0, 0))
+	if err := s.pd.AllocRDD(); !errors.Is(err, verbs.ErrUnsupported) {
+		t.Errorf("a domain of reliable datagrams: %v", err)
+	}
 	must[verbs.DeviceAttr](t)(c.Query())
 	must[verbs.PortAttr](t)(c.QueryPort(1))
 	must[verbs.SRQAttr](t)(s.qp.cfg.SRQ.Query())
@@ -163,7 +169,7 @@ func useAll(t *testing.T, c *Context) {
 	if n, err := s.cq.Poll(wcs[:]); err != nil || n != 1 || wcs[0].Status != verbs.StatusFlushed || wcs[0].QP != plain {
 		t.Errorf("%d completions, %+v: %v", n, wcs[0].WC, err)
 	}
-	for _, err := range []error{w.Dealloc(), plain.Destroy(), s.qp.Destroy(), s.qp.cfg.SRQ.Destroy(), s.mr.Dereg(), s.cq.Destroy(), s.pd.Dealloc(), c.Close()} {
+	for _, err := range []error{of.Destroy(), shared.Dereg(), pages.Dereg(), w.Dealloc(), plain.Destroy(), s.qp.Destroy(), s.qp.cfg.SRQ.Destroy(), s.mr.Dereg(), s.cq.Destroy(), s.pd.Dealloc(), c.Close()} {
 		if err != nil {
 			t.Error(err)
 		}

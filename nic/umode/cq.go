@@ -119,14 +119,28 @@ type CQ struct {
 // CreateCQ makes a completion queue for at least entries completions. Its
 // notifications go to ch, which may be nil.
 func (c *Context) CreateCQ(entries int, ch *CompChannel) (*CQ, error) {
+	return c.createCQ(entries, ch, nil)
+}
+
+// CreateCQ makes a completion queue that belongs to the domain, which stays
+// while the queue is there. Queue pairs of any domain can use it.
+func (p *PD) CreateCQ(entries int, ch *CompChannel) (*CQ, error) {
+	return p.ctx.createCQ(entries, ch, p)
+}
+
+// createCQ makes a queue that belongs to p if there is one.
+func (c *Context) createCQ(entries int, ch *CompChannel, p *PD) (*CQ, error) {
 	q := &CQ{object: object{ctx: c, end: DestroyCQ}, channel: ch}
 	q.user = c.enter(q)
 	number := ^uint32(0)
 	if ch != nil {
 		number = ch.number
 	}
-	request := fields(response, q.user, uint32(entries), uint32(0), number, uint32(0))
-	if err := q.create(CreateCQ, q, request, func(b []byte) { q.entries = int(native.Uint32(b[4:])) }); err != nil {
+	verb, request := CreateCQ, fields(response, q.user, uint32(entries), uint32(0), number, uint32(0))
+	if p != nil {
+		verb, request = CreateCQOfPD, append(request, fields(p.handle, uint32(0))[commandHeader:]...)
+	}
+	if err := q.create(verb, q, request, func(b []byte) { q.entries = int(native.Uint32(b[4:])) }); err != nil {
 		return nil, err
 	}
 	if ch != nil {

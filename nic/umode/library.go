@@ -30,8 +30,8 @@ const (
 // place nobody wants to know.
 func withoutLibrary() *Triggers {
 	var t Triggers
-	for verb, n := range map[Verb]int{CreateCQ: cqPlaces, ResizeCQ: cqPlaces, CreateQP: qpPlaces,
-		CreateSRQ: srqPlaces} {
+	for verb, n := range map[Verb]int{CreateCQ: cqPlaces, CreateCQOfPD: cqPlaces, ResizeCQ: cqPlaces,
+		CreateQP: qpPlaces, CreateSRQ: srqPlaces} {
 		t[verb].Pre = func(call *Call) error {
 			call.Answer = make([]byte, n)
 			return nil
@@ -43,7 +43,7 @@ func withoutLibrary() *Triggers {
 // ringLibrary maps the queues.
 func ringLibrary() *Triggers {
 	t := withoutLibrary()
-	t[CreateCQ].Post, t[ResizeCQ].Post = after(mapCQ), after(mapCQ)
+	t[CreateCQ].Post, t[CreateCQOfPD].Post, t[ResizeCQ].Post = after(mapCQ), after(mapCQ), after(mapCQ)
 	t[CreateQP].Post = after(mapQP)
 	t[CreateSRQ].Post = after(mapSRQ)
 	t[DestroyCQ].Post = after(func(q *CQ, _ []byte) error { q.bypass = nil; return nil })

@@ -18,16 +18,21 @@ func (c *Context) AllocPD() (*PD, error) {
 	return p, nil
 }
 
-// Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses it.
+// Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses it, or a CQ
+// belongs to it.
 func (p *PD) Dealloc() error { return p.destroy(p, nil) }
+
+// AllocRDD would make a reliable datagram domain; an RNIC refuses it with
+// ErrUnsupported.
+func (p *PD) AllocRDD() error { return p.ctx.do(AllocRDD, p, fields(response, p.handle, uint32(0))) }
 
 // MR is a registered memory region.
 type MR struct {
 	object
 	pd         *PD
 	lkey, rkey uint32
-	buf        []byte
-	addr       uint64
+	buf        []byte // nil: it does not lie in one piece
+	addr, n    uint64
 	access     verbs.Access
 	block      *block
 }
@@ -39,20 +44,71 @@ func (p *PD) RegMR(buf []byte, access verbs.Access) (*MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &MR{object: object{ctx: p.ctx, end: DeregMR}, pd: p, block: block}
-	m.set(buf, access)
-	request := fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access))
-	if err = m.create(RegMR, m, request, func(b []byte) {
-		m.lkey, m.rkey = native.Uint32(b[4:]), native.Uint32(b[8:])
-	}); err != nil {
-		p.ctx.release(block)
+	m := &MR{buf: buf, addr: addrOf(buf), n: uint64(len(buf)), access: access, block: block}
+	return m.register(p, RegMR, func() []byte {
+		return fields(response, addrOf(buf), uint64(len(buf)), m.addr, p.handle, uint32(access))
+	})
+}
+
+// PageList is memory that lies in pages scattered over a space, as a driver sees
+// physical memory.
+type PageList struct {
+	Space    []byte   // part of what Alloc returned
+	Pages    []uint64 // where each page begins in Space, multiples of PageSize
+	PageSize uint32   // octets, a power of two
+	Offset   uint32   // of the first octet within the first page
+	Length   uint64   // octets
+}
+
+// RegPages registers a list of pages (the kit's registration of physical memory).
+// Its first octet has address iova, or 0 with ZeroBased.
+func (p *PD) RegPages(list PageList, iova uint64, access verbs.Access) (*MR, error) {
+	block, err := p.ctx.hold(list.Space)
+	if err != nil {
+		return nil, err
+	}
+	m := &MR{addr: iova, n: list.Length, access: access, block: block}
+	return m.register(p, RegPages, func() []byte {
+		request := fields(response, addrOf(list.Space), uint64(len(list.Space)), m.addr, p.handle, uint32(access),
+			list.PageSize, list.Offset, list.Length, uint64(0))
+		for _, page := range list.Pages {
+			request = native.AppendUint64(request, page)
+		}
+		return request
+	})
+}
+
+// RegShared registers the memory of a region, perhaps of another domain, once more
+// with keys, address and rights of its own.
+func (p *PD) RegShared(of *MR, iova uint64, access verbs.Access) (*MR, error) {
+	c := p.ctx
+	c.mu.Lock()
+	if of.block != nil {
+		of.block.mrs++
+	}
+	c.mu.Unlock()
+	m := &MR{buf: of.buf, addr: iova, n: of.n, access: access, block: of.block}
+	return m.register(p, RegShared, func() []byte {
+		return fields(response, m.addr, p.handle, of.handle, uint32(access), uint32(0))
+	})
+}
+
+// register makes a region by a verb; its block is held.
+func (m *MR) register(p *PD, v Verb, request func() []byte) (*MR, error) {
+	m.object, m.pd = object{ctx: p.ctx, end: DeregMR}, p
+	if m.access&verbs.ZeroBased != 0 {
+		m.addr = 0
+	}
+	err := m.create(v, m, request(), func(b []byte) { m.lkey, m.rkey = native.Uint32(b[4:]), native.Uint32(b[8:]) })
+	if err != nil {
+		p.ctx.release(m.block)
 		return nil, err
 	}
 	return m, nil
 }
 
 func (m *MR) set(buf []byte, access verbs.Access) {
-	m.buf, m.addr, m.access = buf, addrOf(buf), access
+	m.buf, m.addr, m.n, m.access = buf, addrOf(buf), uint64(len(buf)), access
 	if access&verbs.ZeroBased != 0 {
 		m.addr = 0
 	}
@@ -68,12 +124,12 @@ func (m *MR) RKey() uint32 { return m.rkey }
 func (m *MR) Addr() uint64 { return m.addr }
 
 // Len is the length in octets.
-func (m *MR) Len() uint64 { return uint64(len(m.buf)) }
+func (m *MR) Len() uint64 { return m.n }
 
 // Access returns the rights.
 func (m *MR) Access() verbs.Access { return m.access }
 
-// Bytes is the memory.
+// Bytes is the memory; nil if it does not lie in one piece.
 func (m *MR) Bytes() []byte { return m.buf }
 
 // SGE names n octets of the region from offset off on.

@@ -47,11 +47,14 @@ func (c *Context) AllocPD() (*PD, error) {
 // CreateCQ makes a completion queue of this context; vector, from 0, chooses
 // the completion notification queue (CNQ) that counts its notifications.
 func (c *Context) CreateCQ(entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
-	if !c.dead && (vector < 0 || vector >= len(c.dev.cnqs)) {
-		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(c.dev.cnqs)-1,
-			ErrInvalid)
-	}
-	return c.dev.createCQ(c, entries, vector, handler)
+	return c.dev.createCQ(&c.object, c, entries, vector, handler)
+}
+
+// CreateCQ makes a completion queue that belongs to the domain, as the HCA
+// driver kit has it (section 2.2): the domain stays while the queue is there.
+// Queue pairs of any domain of the same context can use it.
+func (p *PD) CreateCQ(entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
+	return p.dev.createCQ(&p.object, p.ctx, entries, vector, handler)
 }
 
 // base is the object; c may be nil.

@@ -327,7 +327,7 @@ func TestFailFlushesOnceAndDestroysStillWork(t *testing.T) {
 func TestUnsupported(t *testing.T) {
 	o := open(t, NewDevice(Limits{}, rand.NewPCG(0, 1)))
 	for i, err := range []error{
-		o.ctx.AllocRDD(), o.ctx.AllocXRCD(), o.pd.CreateAH(GID{}), o.qp.AttachMcast(GID{}), o.qp.DetachMcast(GID{}),
+		o.pd.AllocRDD(), o.ctx.AllocXRCD(), o.pd.CreateAH(GID{}), o.qp.AttachMcast(GID{}), o.qp.DetachMcast(GID{}),
 	} {
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "EOPNOTSUPP") {
 			t.Errorf("%d: %v", i, err)

@@ -42,15 +42,21 @@ type CQ struct {
 // CreateCQ makes a completion queue for entries completions. handler, which
 // may be nil, is called once after each ReqNotify.
 func (d *Device) CreateCQ(entries int, handler func(*CQ, frame.Time)) (*CQ, error) {
-	return d.createCQ(nil, entries, 0, handler)
+	return d.createCQ(nil, nil, entries, 0, handler)
 }
 
-func (d *Device) createCQ(c *Context, entries, vector int, handler func(*CQ, frame.Time)) (*CQ, error) {
-	if entries < 1 || entries > d.limits.MaxCQE {
+// createCQ makes a queue that is a child of parent; both it and c may be nil.
+func (d *Device) createCQ(parent *object, c *Context, entries, vector int, handler func(*CQ, frame.Time)) (*CQ,
+	error) {
+	switch {
+	case parent != nil && !parent.dead && (vector < 0 || vector >= len(d.cnqs)):
+		return nil, fmt.Errorf("create CQ: completion vector %d, the device has 0..%d: %w", vector, len(d.cnqs)-1,
+			ErrInvalid)
+	case entries < 1 || entries > d.limits.MaxCQE:
 		return nil, fmt.Errorf("create CQ: %d entries, allowed are 1..%d: %w",
 			entries, d.limits.MaxCQE, ErrInvalid)
 	}
-	o, err := d.add(kindCQ, c.base())
+	o, err := d.add(kindCQ, parent)
 	if err != nil {
 		return nil, err
 	}

@@ -20,7 +20,8 @@ func (d *Device) allocPD(c *Context) (*PD, error) {
 	return p, nil
 }
 
-// Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses it.
+// Dealloc destroys the PD; ErrBusy while an MR, MW, QP or SRQ uses
+// it, or a CQ belongs to it.
 func (p *PD) Dealloc() error {
 	if err := p.mayDestroy(); err != nil {
 		return err

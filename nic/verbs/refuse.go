@@ -6,7 +6,7 @@ import "fmt"
 // EOPNOTSUPP of the user ABI: iWARP has neither datagrams nor multicast.
 
 // AllocRDD would make a reliable datagram domain.
-func (c *Context) AllocRDD() error {
+func (p *PD) AllocRDD() error {
 	return fmt.Errorf("allocate RD domain: an RNIC has no reliable datagrams: %w", ErrUnsupported)
 }
 

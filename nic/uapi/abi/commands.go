@@ -38,3 +38,12 @@ const (
 	CmdCreateXSRQ        = 39
 	CmdOpenQP            = 40
 )
+
+// Commands of verbs of the HCA driver kit that the kernel has not, with numbers
+// that it leaves free.
+const (
+	CmdAllocRDD     = 46
+	CmdRegPages     = 47
+	CmdRegShared    = 48
+	CmdCreateCQOfPD = 49
+)

@@ -3,7 +3,8 @@ package uverbs
 import "tapir/nic/uapi/abi"
 
 // commands are those of the plain form by number (enum ib_uverbs_write_cmds).
-// What has no row the kernel does not know either.
+// What has no row the kernel does not know either; those that it leaves out are
+// the HCA driver kit's.
 var commands = [...]command{
 	abi.CmdGetContext:        {name: "GET_CONTEXT", in: 8, out: 8, uhw: true, serve: getContext},
 	abi.CmdQueryDevice:       {name: "QUERY_DEVICE", in: 8, out: deviceAttrLen, serve: queryDevice},
@@ -39,6 +40,10 @@ var commands = [...]command{
 	abi.CmdOpenXRCD:          {name: "OPEN_XRCD", in: 16, out: 4, uhw: true, serve: unsupported},
 	abi.CmdCloseXRCD:         {name: "CLOSE_XRCD", in: 4, serve: unsupported},
 	abi.CmdCreateXSRQ:        {name: "CREATE_XSRQ", in: 48, out: srqAnswerLen, uhw: true, serve: createXSRQ},
+	abi.CmdAllocRDD:          {name: "ALLOC_RDD", in: 16, out: 4, serve: about(8, allocRDD)},
+	abi.CmdRegPages:          {name: "REG_PAGES", in: 64, out: 12, uhw: true, serve: about(32, regPages)},
+	abi.CmdRegShared:         {name: "REG_SHARED", in: 32, out: 12, serve: about(16, regShared)},
+	abi.CmdCreateCQOfPD:      {name: "CREATE_CQ_OF_PD", in: 40, out: 8, uhw: true, serve: about(32, createCQOfPD)},
 	abi.CmdOpenQP:            {name: "OPEN_QP", in: 32, out: createQPAnswerLen, uhw: true, serve: unsupported},
 }
 

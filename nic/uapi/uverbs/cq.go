@@ -50,12 +50,19 @@ type newCQ struct {
 	user            uint64
 	entries, vector uint32
 	channel         int32 // descriptor, -1: none
+	pd              *pd   // that it belongs to; nil: none
 }
 
 // createCQ serves CREATE_CQ{response, user_handle, cqe, vector, channel} ->
 // {handle, cqe} {ring}.
 func createCQ(r *request) error {
-	return r.createCQ(newCQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), int32(r.in.u32(24))})
+	return r.createCQ(newCQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), int32(r.in.u32(24)), nil})
+}
+
+// createCQOfPD serves CREATE_CQ_OF_PD, which is CREATE_CQ with a domain behind:
+// {..., u32, pd, u32}.
+func createCQOfPD(r *request, p *pd) error {
+	return r.createCQ(newCQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), int32(r.in.u32(24)), p})
 }
 
 // createCQEx serves the extended CREATE_CQ{user_handle, cqe, vector, channel,
@@ -67,7 +74,7 @@ func createCQEx(r *request) error {
 	case r.in.u32(24) != 0: // time stamps, overrun
 		return syscall.EOPNOTSUPP
 	}
-	return r.createCQ(newCQ{r.in.u64(0), r.in.u32(8), r.in.u32(12), int32(r.in.u32(16))})
+	return r.createCQ(newCQ{r.in.u64(0), r.in.u32(8), r.in.u32(12), int32(r.in.u32(16)), nil})
 }
 
 func (r *request) createCQ(want newCQ) error {
@@ -103,7 +110,11 @@ func (q *cq) create(r *request, want newCQ) (err error) {
 		return err
 	}
 	r.trace(StepDriver)
-	q.v, err = q.f.ctx.CreateCQ(int(want.entries), int(want.vector), nil)
+	make := q.f.ctx.CreateCQ
+	if want.pd != nil {
+		make = want.pd.CreateCQ
+	}
+	q.v, err = make(int(want.entries), int(want.vector), nil)
 	if err == nil {
 		err = q.v.SetSink(q.ring)
 	}

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"cmp"
 	"syscall"
 
 	"tapir/nic/verbs"
@@ -21,11 +22,15 @@ func allocPD(r *request) error {
 	}, func(h uint32) ([]byte, []byte) { return words(h), nil })
 }
 
+// allocRDD serves ALLOC_RDD{response, pd, u32}, which an RNIC refuses.
+func allocRDD(_ *request, p *pd) error { return p.AllocRDD() }
+
 // mr is a region of a program's own memory.
 type mr struct {
 	*verbs.MR
 	start, length uint64 // of the program's addresses
 	writable      bool   // the memory was obtained for writing
+	fixed         bool   // cannot be registered anew: it is more than one range of addresses, or another's too
 }
 
 func (m *mr) destroy() error { return m.Dereg() }
@@ -86,8 +91,54 @@ func regMR(r *request) error {
 		r.trace(StepDriver)
 		m.MR, err = p.RegMemory(mem, iova, rights)
 		return err
-	}, func(h uint32) ([]byte, []byte) { return words(h, m.LKey(), m.RKey()), nil })
+	}, m.keys)
 }
+
+// regPages serves REG_PAGES{response, start, length, hca_va, pd, access, u32
+// page size, u32 offset, octets} {u64 pages}: pages are offsets in the program's
+// memory [start, start+length) -> {handle, lkey, rkey}.
+func regPages(r *request, p *pd) error {
+	start, length := r.in.u64(8), r.in.u64(16)
+	rights, err := access(r.in.u32(36))
+	if err != nil || len(r.uhw)%8 != 0 || length == 0 || start+length < start {
+		return cmp.Or(err, error(syscall.EINVAL))
+	}
+	list := verbs.PageList{PageSize: uint64(r.in.u32(40)), Offset: uint64(r.in.u32(44)), Length: r.in.u64(48)}
+	for i := range len(r.uhw) / 8 {
+		list.Pages = append(list.Pages, r.uhw.u64(8*i))
+	}
+	m := &mr{fixed: true, writable: writes(rights)}
+	return r.create(m, func() (err error) {
+		if list.Space, err = r.c.Region(start, length, m.writable); err != nil {
+			return err
+		}
+		r.trace(StepDriver)
+		m.MR, err = p.RegPages(list, r.in.u64(24), rights)
+		return err
+	}, m.keys)
+}
+
+// regShared serves REG_SHARED{response, hca_va, pd, mr, access, u32} -> {handle,
+// lkey, rkey}.
+func regShared(r *request, p *pd) error {
+	of, err := lookup[*mr](r.f, r.in.u32(20))
+	if err != nil {
+		return err
+	}
+	rights, err := access(r.in.u32(24))
+	if err != nil || writes(rights) && !of.writable {
+		return cmp.Or(err, error(syscall.EINVAL))
+	}
+	m := &mr{fixed: true, writable: of.writable}
+	return r.create(m, func() (err error) {
+		r.trace(StepDriver)
+		m.MR, err = p.RegShared(of.MR, r.in.u64(8), rights)
+		return err
+	}, m.keys)
+}
+
+// keys answers a registration.
+func (m *mr) keys(handle uint32) (core, uhw []byte) { return words(handle, m.LKey(), m.RKey()), nil }
 
 // What REREG_MR changes.
 const (
@@ -103,7 +154,7 @@ func reregMR(r *request, m *mr) error {
 	switch {
 	case flags == 0:
 		return syscall.EINVAL
-	case flags&^(reregTranslation|reregPD|reregAccess) != 0:
+	case flags&^(reregTranslation|reregPD|reregAccess) != 0, m.fixed:
 		return syscall.EOPNOTSUPP
 	}
 	next := *m

@@ -2,9 +2,11 @@ package uverbs
 
 import (
 	"bytes"
+	"slices"
 	"syscall"
 	"testing"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -400,4 +402,48 @@ func TestDeviceGoes(t *testing.T) {
 	if len(types) == 0 || types[0] != 8 {
 		t.Errorf("events %v, want DEVICE_FATAL first", types)
 	}
+}
+
+// The HCA driver kit's commands beside the kernel's check every handle, address
+// and right, and leave nothing when they refuse.
+func TestKitCommands(t *testing.T) {
+	w := newWorld(t, verbs.Limits{})
+	pd, cq := w.pd(), w.cq(1, 16, -1)
+	at, _ := w.prog.Map(8192)
+	ro := w.must(abi.CmdRegMR, fields(at, uint64(8192), at, pd, uint32(verbs.RemoteRead)), 12).u32(0)
+	before := w.dev.Objects()
+	pages := func(pd, access, size int, octets uint64, list ...uint64) []byte {
+		b := fields(at, uint64(8192), uint64(0), pd, access, size, 0, octets, uint64(0))
+		for _, p := range list {
+			b = native.AppendUint64(b, p)
+		}
+		return b
+	}
+	const all = int(verbs.LocalWrite | verbs.RemoteWrite)
+	for name, c := range map[string]struct {
+		command int
+		in      []byte
+		want    syscall.Errno
+	}{
+		"reliable datagrams":          {abi.CmdAllocRDD, fields(pd, 0), syscall.EOPNOTSUPP},
+		"of no domain":                {abi.CmdAllocRDD, fields(99, 0), syscall.ENOENT},
+		"pages of no domain":          {abi.CmdRegPages, pages(int(cq), all, 4096, 1, 0), syscall.EINVAL},
+		"pages with strange rights":   {abi.CmdRegPages, pages(int(pd), 0x100, 4096, 1, 0), syscall.EINVAL},
+		"pages outside":               {abi.CmdRegPages, pages(int(pd), all, 4096, 1, 8192), syscall.EINVAL},
+		"no pages":                    {abi.CmdRegPages, pages(int(pd), all, 4096, 1), syscall.EINVAL},
+		"half a page":                 {abi.CmdRegPages, append(pages(int(pd), all, 4096, 1, 0), 1, 0, 0, 0), syscall.EINVAL},
+		"shared of no region":         {abi.CmdRegShared, fields(uint64(0), pd, cq, all, 0), syscall.EINVAL},
+		"shared with rights it lacks": {abi.CmdRegShared, fields(uint64(0), pd, ro, all, 0), syscall.EINVAL},
+	} {
+		if _, err := w.do(c.command, c.in, 12); err != c.want {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+		if after := w.dev.Objects(); !slices.Equal(before, after) {
+			t.Errorf("%s left %v", name, after)
+		}
+	}
+	again := w.must(abi.CmdRegShared, fields(uint64(0), pd, ro, uint32(verbs.RemoteRead), 0), 12).u32(0)
+	w.fails(syscall.EOPNOTSUPP, abi.CmdReregMR, fields(again, 4, uint64(0), uint64(0), uint64(0), 0, 0), 8)
+	w.must(abi.CmdDeregMR, fields(ro), 0)
+	w.must(abi.CmdDeregMR, fields(again), 0)
 }

@@ -3,6 +3,7 @@ package uverbs
 import (
 	"bytes"
 	"net/netip"
+	"syscall"
 	"testing"
 	"time"
 
@@ -455,5 +456,30 @@ func TestKilledProgram(t *testing.T) {
 		if left := b.nic.Verbs.Objects(); len(left) != 0 {
 			t.Fatalf("after %d steps: the peer left %v", steps, left)
 		}
+	}
+}
+
+// A connected queue pair is the connection manager's: what a program asks for on
+// the way to a connection, as libraries do, changes nothing, another connection or
+// an earlier state is refused, and the traffic goes on.
+func TestModifyGivesWayToTheCM(t *testing.T) {
+	_, a, b := newConnected(t, false)
+	for n, c := range []struct {
+		in    []byte
+		errno error
+	}{
+		{toState(a.qph, verbs.RTR), nil}, {toState(a.qph, verbs.RTS), nil},
+		{toState(a.qph, verbs.Init), syscall.EINVAL},
+		{modify(a.qph, maskState|maskDestQPN, 96, uint8(verbs.RTR)), syscall.EINVAL},
+		{modify(a.qph, maskAV, 0, 0), syscall.EINVAL},
+	} {
+		if _, err := a.do(26, c.in, 0); err != c.errno || a.v.State() != verbs.RTS {
+			t.Errorf("%d: %v in state %v, want %v", n, err, a.v.State(), c.errno)
+		}
+		id := uint64(n)
+		ok(t, b.recv.Post(&verbs.RecvWR{ID: id, SGEs: b.sge(0, 100)}))
+		a.post(verbs.SendWR{ID: id, Opcode: verbs.OpSend, SGEs: a.sge(0, 4)})
+		b.expect(id, verbs.WCRecv, verbs.StatusSuccess)
+		a.expect(id, verbs.WCSend, verbs.StatusSuccess)
 	}
 }

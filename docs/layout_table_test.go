@@ -80,7 +80,7 @@ var layout = []line{
 	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},
 	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/conf", "lab/host")},
 	{"lab/node/...", and(protocols, "nic", "lab/conf", "lab/host", "lab/node", "lab/tool")},
-	{"lab/node/sw", []string{"wire", "ptp", "lab/conf", "nic/linkmode", "nic/pacing"}},
+	{"lab/node/sw", []string{"wire", "opa", "ptp", "lab/conf", "nic/linkmode", "nic/pacing"}},
 	{"lab/topo/...", and(protocols, "nic", "lab/conf", "lab/topo", "lab/host/fault")},
 	{"lab/run/...", product},
 	{"lab/tool/...", product},

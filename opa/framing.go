@@ -163,19 +163,30 @@ func (f Framing) Wrap(fr *frame.Frame, fabric uint16) frame.DropReason {
 	return frame.DropNone
 }
 
-// Wrap9B puts the framing in front of the 9B packet in f, a good one: its
-// EtherType follows the Ethernet header, or the Geneve header. It fails with
+// Wrap9B puts the framing in front of the 9B packet in f, a good one. It fails with
 // DropNoBuffer if f has not MaxOverhead octets of headroom.
 func (f Framing) Wrap9B(fr *frame.Frame) frame.DropReason {
+	p := Packet9B(fr.Bytes())
+	return f.wrapBare(fr, p.SLID(), p.DLID(), EtherType9B)
+}
+
+// Wrap16B is Wrap for a 16B packet without an Ethernet frame.
+func (f Framing) Wrap16B(fr *frame.Frame) frame.DropReason {
+	p := Packet(fr.Bytes())
+	return f.wrapBare(fr, p.SLID(), p.DLID(), EtherType16B)
+}
+
+// wrapBare puts the framing in front of a packet that is no Ethernet frame for anybody:
+// its EtherType follows the Ethernet header, or the Geneve header.
+func (f Framing) wrapBare(fr *frame.Frame, slid, dlid LID, typ uint16) frame.DropReason {
 	if fr.Headroom() < f.overhead() {
 		return drop.NoBuffer
 	}
-	p := Packet9B(fr.Bytes())
 	if f == FramingGeneve {
-		wrapGeneve(fr, p.SLID(), p.DLID(), 0, &geneve.Header{Protocol: EtherType9B})
+		wrapGeneve(fr, slid, dlid, 0, &geneve.Header{Protocol: typ})
 		return frame.DropNone
 	}
-	putOuter(fr.Prepend(ether.HeaderLen), p.DLID(), p.SLID(), EtherType9B)
+	putOuter(fr.Prepend(ether.HeaderLen), dlid, slid, typ)
 	return frame.DropNone
 }
 
@@ -307,6 +318,8 @@ func geneveContent(tunnel []byte) carried {
 		return carried{drop: drop.Malformed}
 	case h.Protocol == EtherType9B && len(options) == 0:
 		return carried{format: Format9B, at: geneve.HeaderLen, n: len(inner)}
+	case h.Protocol == EtherType16B && len(options) == 0:
+		return carried{at: geneve.HeaderLen, n: len(inner)}
 	case h.Protocol != geneve.TypeEthernet:
 		return carried{drop: drop.EtherType}
 	}

@@ -57,9 +57,6 @@ func (l LID) Kind() Kind {
 // IsUnicast reports whether l names one port.
 func (l LID) IsUnicast() bool { return l-1 < LastUnicast }
 
-// IsUnicast9B reports whether l names one port that 9B packets can reach.
-func (l LID) IsUnicast9B() bool { return l.IsUnicast() && l < firstMulticast9B }
-
 // IsMulticast reports whether l names a multicast group.
 func (l LID) IsMulticast() bool { return l >= FirstMulticast && l <= LastMulticast }
 
@@ -70,7 +67,7 @@ func (l LID) String() string { return fmt.Sprintf("0x%06x", uint32(l)) }
 // it has none: beyond the smaller space, collective or invalid.
 func (l LID) To9B() (uint16, bool) {
 	switch {
-	case l.IsUnicast9B():
+	case l.IsUnicast() && l < firstMulticast9B:
 		return uint16(l), true
 	case l.IsMulticast() && l-FirstMulticast < permissive9B-firstMulticast9B:
 		return uint16(l - FirstMulticast + firstMulticast9B), true

@@ -24,10 +24,11 @@ const (
 	maxLength = 1<<11 - 1 // of the length field, in quadwords
 )
 
-// L4 types of a 16B packet. Only L4Ethernet is parsed.
+// L4 types of a 16B packet: an Ethernet frame, a MAD, and what a queue pair sends.
 const (
 	L4Ethernet uint8 = 0x78
 	L4FM       uint8 = 0x08
+	L4IBLocal  uint8 = 0x09
 )
 
 // Fields of the two quadwords.
@@ -62,8 +63,15 @@ type Header struct {
 	VESW       uint16 // 12 bits
 }
 
-// put writes the header of a packet of n octets to the front of b.
+// put writes the header of a packet of n octets with an Ethernet frame to the front
+// of b.
 func (h *Header) put(b []byte, n int) {
+	h.route(b, n, L4Ethernet)
+	binary.LittleEndian.PutUint32(b[16:], uint32(h.VESW&vESWMask)<<16)
+}
+
+// route writes the local route header of a packet of n octets.
+func (h *Header) route(b []byte, n int, l4 uint8) {
 	q0 := uint64(h.SLID&0xfffff) | uint64(n/8&maxLength)<<20 |
 		uint64(h.DLID&0xfffff)<<32 | uint64(h.SC&scMask)<<scShift | uint64(h.RC&rcMask)<<rcShift |
 		l2Type16B<<l2Shift | headLT
@@ -73,11 +81,10 @@ func (h *Header) put(b []byte, n int) {
 	if h.BECN {
 		q0 |= becnBit
 	}
-	q1 := uint64(L4Ethernet) | uint64(h.SLID>>20&15)<<8 | uint64(h.DLID>>20&15)<<12 |
+	q1 := uint64(l4) | uint64(h.SLID>>20&15)<<8 | uint64(h.DLID>>20&15)<<12 |
 		uint64(h.PKey)<<16 | uint64(h.Entropy)<<32 | uint64(h.Age)<<48
 	binary.LittleEndian.PutUint64(b, q0)
 	binary.LittleEndian.PutUint64(b[8:], q1)
-	binary.LittleEndian.PutUint32(b[16:], uint32(h.VESW&vESWMask)<<16)
 }
 
 // padding is the number of pad octets behind an Ethernet frame of n octets.
@@ -101,6 +108,11 @@ func (h *Header) AppendTo(b, eth []byte, icrc ICRC) []byte {
 // behind it.
 func (h *Header) seal(p []byte, pad int, icrc ICRC) {
 	h.put(p, len(p))
+	trail(p, pad, icrc)
+}
+
+// trail writes ICRC and tail of the packet p.
+func trail(p []byte, pad int, icrc ICRC) {
 	end := len(p) - TrailerLen
 	binary.LittleEndian.PutUint32(p[end:], icrc.value(p[:end], crc.OPA16B))
 	p[len(p)-1] = tailLT | uint8(pad)
@@ -136,7 +148,10 @@ type Packet []byte
 //
 // The SLID must be unicast; a multicast DLID must not be on SC 15, and the
 // permissive one must. The vESW id and the Ethernet frame are not looked at.
-func Parse(b []byte, icrc ICRC) (Packet, frame.DropReason) {
+func Parse(b []byte, icrc ICRC) (Packet, frame.DropReason) { return parse(b, L4Ethernet, icrc) }
+
+// parse is Parse for packets of an L4 type.
+func parse(b []byte, l4 uint8, icrc ICRC) (Packet, frame.DropReason) {
 	p := Packet(b)
 	switch {
 	case len(b) < MinPacket:
@@ -145,7 +160,7 @@ func Parse(b []byte, icrc ICRC) (Packet, frame.DropReason) {
 		return nil, DropL2
 	case p.Length() != len(b):
 		return nil, DropLength
-	case p.L4() != L4Ethernet:
+	case p.L4() != l4:
 		return nil, DropL4
 	case !p.SLID().IsUnicast():
 		return nil, DropSLID

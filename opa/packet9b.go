@@ -166,6 +166,12 @@ func (p Packet9B) SLID() LID { return From9B(binary.BigEndian.Uint16(p[6:])) }
 // DLID is the destination LID in its 24-bit form.
 func (p Packet9B) DLID() LID { return From9B(binary.BigEndian.Uint16(p[2:])) }
 
+// FECN is the forward congestion mark.
+func (p Packet9B) FECN() bool { return p.bth1()&fecn9B != 0 }
+
+// BECN is the backward congestion mark.
+func (p Packet9B) BECN() bool { return p.bth1()&becn9B != 0 }
+
 // SC is the low four bits of the service class.
 func (p Packet9B) SC() uint8 { return p[0] >> 4 }
 
@@ -199,8 +205,7 @@ func (p Packet9B) ICRCGood() bool {
 
 // Header returns all fields that a sender chooses.
 func (p Packet9B) Header() Header9B {
-	return Header9B{SLID: p.SLID(), DLID: p.DLID(), SC: p.SC(), SL: p.SL(), FECN: p.bth1()&fecn9B != 0,
-		BECN: p.bth1()&becn9B != 0,
+	return Header9B{SLID: p.SLID(), DLID: p.DLID(), SC: p.SC(), SL: p.SL(), FECN: p.FECN(), BECN: p.BECN(),
 		PKey: p.PKey(), DestQP: p.DestQP(), SrcQP: p.SrcQP(), QKey: p.QKey(),
 		PSN: binary.BigEndian.Uint32(p[bthAt+8:]) & qpMask}
 }

@@ -139,7 +139,7 @@ func (n *Node) ConfigFile(ports ...string) ([]byte, error) {
 		file := yaml.MapSlice{}
 		for _, m := range n.settings {
 			switch m.Key {
-			case "nodes", "vesws":
+			case "nodes", "vesws", "lids", "congestion":
 				file = append(file, m)
 			case "standby":
 			default:

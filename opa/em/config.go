@@ -64,19 +64,33 @@ type VESW struct {
 	RC           opa.RCWord
 }
 
+// LIDRange are the LIDs that a manager gives out.
+type LIDRange struct{ First, Last opa.LID }
+
+// DefaultLIDs are those that 9B packets can reach.
+var DefaultLIDs = LIDRange{opa.FirstUnicast, 0xbfff}
+
+// Contains reports whether l is one of them.
+func (r LIDRange) Contains(l opa.LID) bool { return l >= r.First && l <= r.Last }
+
+func (r LIDRange) String() string { return fmt.Sprintf("%#x-%#x", uint32(r.First), uint32(r.Last)) }
+
 // Config is the fabric as it is to be.
 type Config struct {
-	Nodes []NodeEntry
-	VESWs []VESW
+	LIDs       LIDRange // zero: DefaultLIDs
+	Nodes      []NodeEntry
+	VESWs      []VESW
+	Congestion *Congestion // nil: ports do not react to congestion
 }
+
+func (c *Config) lids() LIDRange { return cmp.Or(c.LIDs, DefaultLIDs) }
 
 // Bounds of a configuration.
 const (
-	MaxLID  opa.LID = 0xbfff // the last that a 9B packet, and so a MAD, can reach
-	minMTU          = 68
-	maxMTU          = 10240
-	maxRC           = 0x07777777 // three bits of every four
-	maxPKey         = opa.PKeyManagement - 1
+	minMTU  = 68
+	maxMTU  = 10240
+	maxRC   = 0x07777777 // three bits of every four
+	maxPKey = opa.PKeyManagement - 1
 )
 
 // ConfigError is a mistake in a Config. Path is its place as a file would have
@@ -102,6 +116,14 @@ func wrong(path, format string, args ...any) error {
 
 // Validate returns a *ConfigError for the first mistake.
 func (c *Config) Validate() error {
+	if r := c.lids(); !r.First.IsUnicast() || !r.Last.IsUnicast() || r.First > r.Last {
+		return wrong("lids", "%v: expected a range such as 0x10000-0x1ffff, from 1 to 0xefffff", r)
+	}
+	if c.Congestion != nil {
+		if err := c.Congestion.validate(); err != nil {
+			return err
+		}
+	}
 	for i := range c.Nodes {
 		if err := c.validateNode(i); err != nil {
 			return err
@@ -119,7 +141,8 @@ func (c *Config) validateNode(i int) error {
 	n, path := &c.Nodes[i], fmt.Sprintf("nodes[%d]", i)
 	if err := cmp.Or(
 		expect(n.GUID != 0 || n.Name != "", path, "expected a name or a guid"),
-		expect(n.LID <= MaxLID, path+".lid", "%#x: expected 1 to 0xbfff", uint32(n.LID))); err != nil {
+		expect(n.LID == 0 || c.lids().Contains(n.LID), path+".lid", "%#x: expected one of the range of lids, %v",
+			uint32(n.LID), c.lids())); err != nil {
 		return err
 	}
 	for k := range i {

@@ -46,6 +46,13 @@ func TestValidate(t *testing.T) {
 	}{
 		{"nodes[0]", func(c *Config) { c.Nodes[0] = NodeEntry{LID: 3} }},
 		{"nodes[0].lid", func(c *Config) { c.Nodes[0].LID = 0xc000 }},
+		{"lids", func(c *Config) { c.LIDs = LIDRange{2, 1} }},
+		{"lids", func(c *Config) { c.LIDs = LIDRange{1, opa.FirstMulticast} }},
+		{"congestion.limit", func(c *Config) { c.Congestion = &Congestion{Increase: 1, Timer: 2000, MaxDelay: 1, Limit: 1984} }},
+		{"congestion.min", func(c *Config) { c.Congestion = &Congestion{Increase: 1, Timer: 2000, MaxDelay: 1, Limit: 3, Min: 4} }},
+		{"congestion.sls", func(c *Config) { d := DefaultCongestion(); d.SLs = []uint8{3, 3}; c.Congestion = &d }},
+		{"congestion.max_delay", func(c *Config) { d := DefaultCongestion(); d.MaxDelay = MostDelay + 1; c.Congestion = &d }},
+		{"congestion.timer", func(c *Config) { d := DefaultCongestion(); d.Timer = 1000; c.Congestion = &d }},
 		{"nodes[1].guid", func(c *Config) { c.Nodes = append(c.Nodes, NodeEntry{GUID: guidBase + 4}) }},
 		{"nodes[1].name", func(c *Config) { c.Nodes = append(c.Nodes, NodeEntry{Name: "h4"}) }},
 		{"nodes[1].lid", func(c *Config) { c.Nodes = append(c.Nodes, NodeEntry{Name: "h5", LID: 0x44}) }},

@@ -3,6 +3,7 @@ package em
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -59,6 +60,12 @@ func keysString(keys []uint16) string {
 func diff(a, b *Config) (list []string) {
 	if !slices.Equal(a.Nodes, b.Nodes) {
 		list = append(list, "nodes changed")
+	}
+	if a.lids() != b.lids() {
+		list = append(list, fmt.Sprintf("LIDs %v -> %v", a.lids(), b.lids()))
+	}
+	if !reflect.DeepEqual(a.Congestion, b.Congestion) {
+		list = append(list, "congestion control changed")
 	}
 	byID := func(x, y VESW) int { return cmp.Compare(x.ID, y.ID) }
 	old, now := slices.SortedFunc(slices.Values(a.VESWs), byID), slices.SortedFunc(slices.Values(b.VESWs), byID)
@@ -129,6 +136,10 @@ func (m *Manager) Plan() (lines []string, ready bool) {
 		if want := m.pkeyTable(p); p.pkeysRead == p.capacity && !slices.Equal(want, p.pkeys) {
 			add("~ port %v: P_Keys %s -> %s", p, keysString(p.pkeys), keysString(want))
 		}
+		if p.congestion.read && !p.congestion.has(m.cfg.Congestion) {
+			add("~ port %v: congestion control of service levels %s -> %s", p,
+				slsString(p.congestion.settings.ControlMap), slsString(m.cfg.Congestion.settings().ControlMap))
+		}
 		if p.infoRead && p.info.State < mad.PortActive {
 			add("~ port %v: %v -> active", p, p.info.State)
 		}
@@ -194,7 +205,7 @@ func (m *Manager) InSync() bool {
 			continue
 		}
 		if !p.active() || p.scanned < len(p.vports) || p.class.TrapLID != m.LID() ||
-			!slices.Equal(p.pkeys, m.pkeyTable(p)) {
+			!slices.Equal(p.pkeys, m.pkeyTable(p)) || !p.congestion.has(m.cfg.Congestion) {
 			return false
 		}
 		for _, b := range p.members {

@@ -274,7 +274,8 @@ func TestRefusal(t *testing.T) {
 		got = append(got, fmt.Sprint(r.VESW, " ", r.Node, " ", r.Status))
 	}
 	want := []string{"2 h1 in sync", "2 h2 in sync", "2 h3 refused", "258 h2 in sync", "258 h4 in sync"}
-	if !slices.Equal(got, want) || m.Counters().Refused != 1 {
+	// A second time if what it is to have changed while the others came up.
+	if n := m.Counters().Refused; !slices.Equal(got, want) || n < 1 || n > 2 {
 		t.Errorf("%q, %+v", got, m.Counters())
 	}
 	w.nodes[2].mtu = 10344

@@ -8,7 +8,7 @@ import (
 )
 
 // assignLIDs gives each port its LID: the one declared, else the one that it
-// has, if no other has it, else the lowest that is free.
+// has, if no other has it, else the lowest of the range that is free.
 func (m *Manager) assignLIDs() {
 	taken := map[opa.LID]uint64{} // by GUID; 0: declared, for a port that is not there
 	for _, n := range m.cfg.Nodes {
@@ -32,7 +32,7 @@ func (m *Manager) assignLIDs() {
 			if !mine {
 				lid = p.info.LID
 			}
-			if lid == 0 || !p.infoRead && !mine || lid > MaxLID {
+			if lid == 0 || !p.infoRead && !mine || !m.cfg.lids().Contains(lid) {
 				return false
 			}
 			if other, ok := taken[lid]; ok {
@@ -46,7 +46,8 @@ func (m *Manager) assignLIDs() {
 			return true
 		})
 	}
-	next := opa.FirstUnicast
+	lids := m.cfg.lids()
+	next := lids.First
 	for _, p := range rest {
 		if !p.infoRead {
 			continue // it may turn out to have one
@@ -54,7 +55,7 @@ func (m *Manager) assignLIDs() {
 		for _, ok := taken[next]; ok; _, ok = taken[next] {
 			next++
 		}
-		if next > MaxLID {
+		if next > lids.Last {
 			m.note("no LID is left for port %v", p)
 			return
 		}
@@ -138,6 +139,7 @@ func (m *Manager) stepSubnet(p *port) *request {
 	if m.now >= p.longPoll {
 		p.longPoll = m.now.Add(longPolls * m.t.Poll)
 		p.named, p.pkeysRead = false, 0
+		p.congestion.forget()
 	}
 	block := p.pkeysRead / mad.PKeysPerBlock
 	switch {
@@ -149,7 +151,10 @@ func (m *Manager) stepSubnet(p *port) *request {
 		return m.askPKeys(p, block)
 	}
 	m.by(min(p.infoPoll, p.longPoll))
-	if !m.assigning() || m.opt.Observe || p.lid == 0 || p.info.State < mad.PortInit {
+	if m.opt.Observe {
+		return m.readCongestion(p)
+	}
+	if !m.assigning() || p.lid == 0 || p.info.State < mad.PortInit {
 		return nil
 	}
 	if sm := m.ownLID(); p.info.LID != p.lid || p.info.SMLID != sm {
@@ -165,7 +170,10 @@ func (m *Manager) stepSubnet(p *port) *request {
 	if p.info.State < mad.PortActive {
 		return m.setPortInfo(p, (p.info.State + 1).String(), mad.PortInfo{State: p.info.State + 1})
 	}
-	return nil
+	if r := m.readCongestion(p); r != nil {
+		return r
+	}
+	return m.setCongestion(p)
 }
 
 // ownLID is the LID that the manager's port has or will have.

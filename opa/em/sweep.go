@@ -29,6 +29,8 @@ type port struct {
 	lid       opa.LID // the one that it has or is to have; 0: not yet assigned
 	duplicate bool    // two ports claim the GUID
 
+	congestion congestion
+
 	// The agent of its virtual NICs.
 	class     mad.ClassPortInfo
 	classRead bool
@@ -149,6 +151,7 @@ func (m *Manager) expire() {
 func (m *Manager) readopt(p *port) {
 	m.cancel(p)
 	p.named, p.infoPoll, p.pkeysRead, p.pkeys = false, 0, 0, nil
+	p.congestion.forget()
 	p.classRead, p.scanned, p.unanswered, p.pause = false, 0, false, 0
 }
 

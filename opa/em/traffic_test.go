@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/hfi"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
@@ -79,6 +80,7 @@ func (n *hfiNode) Transmit(f *frame.Frame) {
 func (n *hfiNode) Info() sma.Info {
 	return sma.Info{GUID: n.port.GUID(), Name: n.name, LID: n.port.LID(), SMLID: n.smlid, State: mad.PortState(n.port.State()), MTU: hfi.MaxMTU, EthOnFabric: true}
 }
+func (n *hfiNode) Congestion() *cca.Control { return n.port.Congestion() }
 func (n *hfiNode) PKeys() []uint16          { return n.port.PKeys() }
 func (n *hfiNode) SetPKeys(t []uint16)      { must(n.port.SetPKeys(t)) }
 func (n *hfiNode) SetState(s mad.PortState) { must(n.port.SetState(s, n.fab.now)) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
 	"tapir/vnic"
@@ -67,6 +68,7 @@ type node struct {
 	smlid   opa.LID
 	state   mad.PortState
 	pkeys   []uint16
+	cca     cca.Control
 	vports  *vnic.Port
 	vema    *vema.Agent
 	agents  []mad.Agent
@@ -89,6 +91,7 @@ func (w *world) add(i int) *node {
 func (n *node) boot() {
 	n.lid, n.smlid, n.state, n.pkeys = 0, 0, mad.PortInit, make([]uint16, 16)
 	n.pkeys[0] = opa.PKeyManagement
+	n.cca = cca.Control{}
 	n.vports = vnic.NewPort(n, nil)
 	n.startAgent()
 	n.next = 0
@@ -130,6 +133,7 @@ func (n *node) stopManager() {
 func (n *node) Info() sma.Info {
 	return sma.Info{GUID: n.guid, Name: n.name, LID: n.lid, SMLID: n.smlid, State: n.state, MTU: 10240, EthOnFabric: true}
 }
+func (n *node) Congestion() *cca.Control        { return &n.cca }
 func (n *node) PKeys() []uint16                 { return n.pkeys }
 func (n *node) SetPKeys(t []uint16)             { n.pkeys = slices.Clone(t) }
 func (n *node) SetState(s mad.PortState)        { n.state = s }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -14,13 +15,19 @@ type Counts struct {
 	TxPackets, TxBytes uint64
 	MADs               uint64        // received, and good
 	FECN, BECN         uint64        // packets received with these marks
+	TxCNP, RxCNP       uint64        // notifications of congestion
+	CCA                cca.Counts    // the reaction to them
 	LinkUp, LinkDown   uint64        // how often the link came and went
 	TxLane             [lanes]uint64 // packets sent, by virtual lane
 	RxDrops, TxDrops   frame.Drops
 }
 
 // Counts returns all counters.
-func (p *Port) Counts() Counts { return p.counts }
+func (p *Port) Counts() Counts {
+	c := p.counts
+	c.CCA = p.cca.Counts()
+	return c
+}
 
 // Counter is one number with its name.
 type Counter struct {
@@ -46,6 +53,8 @@ func (c *Counts) Counters() []Counter {
 	list := []Counter{
 		{"rx_packets", c.RxPackets}, {"rx_bytes", c.RxBytes}, {"tx_packets", c.TxPackets}, {"tx_bytes", c.TxBytes},
 		{"mads", c.MADs}, {"rx_fecn", c.FECN}, {"rx_becn", c.BECN},
+		{"tx_cnp", c.TxCNP}, {"rx_cnp", c.RxCNP}, {"cca_becn", c.CCA.BECN}, {"cca_decreases", c.CCA.Decreases},
+		{"cca_delayed", c.CCA.Delayed}, {"cca_delay_us", uint64(c.CCA.Delay.Microseconds())},
 	}
 	for r := range frame.DropReasons() {
 		name := r.Counter()

@@ -138,6 +138,10 @@ func TestReceive(t *testing.T) {
 		} else if len(b.up.got) != 1 || !bytes.Equal(b.up.got[0], inner) || b.up.queues[0] != (2^0x5a)&7 {
 			t.Errorf("%s: %d frames, contexts %v", c.name, len(b.up.got), b.up.queues)
 		}
+		b.Poll(0) // a congestion mark is answered
+		for _, f := range b.wire.sent {
+			f.Release()
+		}
 		n := b.Counts()
 		if n.RxDrops != want || c.drop != 0 && len(b.up.got) != 0 || n.RxPackets != 1 || b.pool.Lent() != 0 {
 			t.Errorf("%s: %d frames, drops %v", c.name, len(b.up.got), n.RxDrops)
@@ -470,7 +474,6 @@ func TestSendMADRefuses(t *testing.T) {
 		size int
 		drop frame.DropReason
 	}{
-		{mad.Address{LID: 0xc000, QP: 1}, 24, opa.DropDLID},
 		{mad.Address{LID: opa.Permissive, QP: 1}, 24, opa.DropDLID},
 		{mad.Address{LID: 6, QP: 1}, opa.MaxMAD + 1, drop.Oversize},
 	} {
@@ -480,12 +483,9 @@ func TestSendMADRefuses(t *testing.T) {
 			t.Errorf("%+v: %v", c.to, b.Counts().TxDrops)
 		}
 	}
-	must(t, b.SetLID(0xd000, 0, 0))
 	b.LinkDown(0)
 	b.SendMAD(mad.Address{LID: 6}, nil)
-	b.LinkUp(0)
-	b.SendMAD(mad.Address{LID: 6}, nil) // has no form that 9B knows
-	if d := b.Counts().TxDrops; d[opa.DropPort] != 1 || d[opa.DropSLID] != 1 || b.pool.Lent() != 0 {
+	if d := b.Counts().TxDrops; d[opa.DropPort] != 1 || b.pool.Lent() != 0 {
 		t.Errorf("%v, %d frames lost", d, b.pool.Lent())
 	}
 }

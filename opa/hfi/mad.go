@@ -46,10 +46,14 @@ func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
 			h.SLID = opa.Permissive
 		}
 	}
-	f := p.pool.Get(opa.Size9B(len(b)))
+	// The headers of a MAD and those of the longest framing.
+	const more = max(0, opa.HeaderLen9B+opa.MaxOverhead-frame.DefaultHeadroom)
+	f := p.pool.Get(more + max(opa.Size9B(len(b)), opa.SizeMAD(len(b))))
 	if f == nil {
 		return drop.NoBuffer
 	}
+	f.Extend(more)
+	f.TrimFront(more)
 	f.Append(b)
 	if r := p.packMAD(f, &h, vl); r != frame.DropNone {
 		f.Release()
@@ -68,12 +72,23 @@ func (p *Port) managementPKey() uint16 {
 	return opa.PKeyManagement
 }
 
-// packMAD makes f a packet and queues it; on failure f is still the caller's.
+// packMAD makes f a packet and queues it; on failure f is still the caller's. It is a
+// 9B packet unless one of the LIDs lies beyond those.
 func (p *Port) packMAD(f *frame.Frame, h *opa.Header9B, vl uint8) frame.DropReason {
-	if r := opa.Encapsulate9B(f, h, p.cfg.ICRC); r != frame.DropNone {
-		return r
+	_, from := h.SLID.To9B()
+	_, to := h.DLID.To9B()
+	r := frame.DropNone
+	if from && to {
+		if r = opa.Encapsulate9B(f, h, p.cfg.ICRC); r == frame.DropNone {
+			r = p.cfg.Framing.Wrap9B(f)
+		}
+	} else {
+		h16 := opa.Header{SLID: h.SLID, DLID: h.DLID, SC: h.SC, PKey: h.PKey}
+		if r = opa.EncapsulateMAD(f, &h16, h.DestQP, h.SrcQP, p.cfg.ICRC); r == frame.DropNone {
+			r = p.cfg.Framing.Wrap16B(f)
+		}
 	}
-	if r := p.cfg.Framing.Wrap9B(f); r != frame.DropNone {
+	if r != frame.DropNone {
 		return r
 	}
 	switch {
@@ -102,33 +117,67 @@ func (p *Port) loopCopy(f *frame.Frame) {
 	}
 }
 
-// receive9B judges a 9B packet and offers its MAD to all agents.
+// datagram is a MAD as it came, in a packet of either format.
+type datagram struct {
+	from       mad.Address
+	dlid       opa.LID
+	qp         uint32
+	sc         uint8
+	pkey       uint16
+	key        bool // the Q_Key is that of general management, or the format has none
+	fecn, becn bool
+	payload    []byte
+}
+
+// receive9B takes a 9B packet.
 func (p *Port) receive9B(b []byte, self bool) frame.DropReason {
 	m, r := opa.Parse9B(b, p.cfg.ICRC)
 	if r != frame.DropNone {
 		return r
 	}
-	qp, slid, dlid := m.DestQP(), m.SLID(), m.DLID()
+	return p.receiveMAD(&datagram{from: mad.Address{LID: m.SLID(), QP: m.SrcQP(), SL: m.SL()}, dlid: m.DLID(),
+		qp: m.DestQP(), sc: m.SC(), pkey: m.PKey(), key: m.QKey() == opa.QKeyGSI, fecn: m.FECN(), becn: m.BECN(),
+		payload: m.Payload()}, self)
+}
+
+// receiveMAD16B takes a 16B packet with a MAD. There is no service level in it: that
+// of the service class stands for it.
+func (p *Port) receiveMAD16B(b []byte, self bool) frame.DropReason {
+	m, r := opa.ParseMAD(b, p.cfg.ICRC)
+	if r != frame.DropNone {
+		return r
+	}
+	d := datagram{from: mad.Address{LID: m.SLID(), QP: m.SrcQP(), SL: m.SC()}, dlid: m.DLID(), qp: m.DestQP(),
+		sc: m.SC(), pkey: m.PKey(), key: true, fecn: m.FECN(), becn: m.BECN(), payload: m.Payload()}
+	if d.sc == opa.SCManagement {
+		d.from.SL = 0
+	}
+	return p.receiveMAD(&d, self)
+}
+
+// receiveMAD judges a MAD and offers it to all agents.
+func (p *Port) receiveMAD(d *datagram, self bool) frame.DropReason {
 	switch {
-	case p.ours(slid) && !self:
+	case p.ours(d.from.LID) && !self:
 		return opa.DropLooped
-	case !p.ours(dlid) && dlid != opa.Permissive:
+	case !p.ours(d.dlid) && d.dlid != opa.Permissive:
 		return opa.DropNotOurLID
-	case qp > opa.QPGeneral:
+	case d.qp > opa.QPGeneral:
 		return opa.DropL4
-	case qp == opa.QPSubnet && m.SC() != opa.SCManagement, qp == opa.QPGeneral && m.QKey() != opa.QKeyGSI:
+	case d.qp == opa.QPSubnet && d.sc != opa.SCManagement, d.qp == opa.QPGeneral && !d.key:
 		return drop.Malformed
-	case qp == opa.QPGeneral && p.state != Active:
+	case d.qp == opa.QPGeneral && p.state != Active:
 		return opa.DropPort
-	case qp == opa.QPGeneral && !opa.PKeyAllowed(p.used, m.PKey(), m.SC()):
+	case d.qp == opa.QPGeneral && !opa.PKeyAllowed(p.used, d.pkey, d.sc):
 		return opa.DropPKey
 	}
 	if len(p.agents) == 0 {
 		return drop.Unused
 	}
 	p.counts.MADs++
+	p.congested(d.from.LID, d.dlid, d.sc, d.pkey, d.fecn, d.becn)
 	for _, a := range p.agents {
-		a.Receive(m.Payload(), mad.Address{LID: slid, QP: m.SrcQP(), SL: m.SL()}, p.now, p.SendMAD)
+		a.Receive(d.payload, d.from, p.now, p.SendMAD)
 	}
 	return frame.DropNone
 }

@@ -14,7 +14,7 @@
 //  6. demux    by vESW id to a netdev; MADs to the agents
 //
 // What netdevs and agents send waits in a queue for each virtual lane until
-// Poll.
+// Poll. Marks of congestion are the subject of congestion.go.
 package hfi
 
 import (
@@ -24,6 +24,7 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/mad"
 	"tapir/wire/frame"
 )
@@ -100,6 +101,9 @@ type Port struct {
 	turn    int    // the lane that goes next
 	agents  []mad.Agent
 	looped  frame.Queue // MADs to ourselves
+	notices frame.Queue // of congestion, to be sent
+	cca     cca.Control
+	held    frame.Time // when the first delayed packet may leave
 	psn     uint32
 	now     frame.Time
 	rxID    uint64
@@ -198,6 +202,7 @@ func (p *Port) LinkDown(now frame.Time) {
 	for vl := range p.queues {
 		p.counts.TxDrops[opa.DropPort] += uint64(p.queues[vl].Discard())
 	}
+	p.counts.TxDrops[opa.DropPort] += uint64(p.notices.Discard())
 	p.busy = 0
 	p.event(now)
 }

@@ -57,11 +57,16 @@ func (p *Port) open(f *frame.Frame, self bool) (frame.DropReason, opa.NetdevClie
 	if r != frame.DropNone {
 		return r, nil
 	}
-	if format == opa.Format9B {
-		return p.receive9B(f.Bytes(), self), nil
-	}
-	if p.state != Active {
+	b := f.Bytes()
+	switch {
+	case format == opa.Format9B:
+		return p.receive9B(b, self), nil
+	case len(b) >= opa.MinPacket && opa.Packet(b).L4() == opa.L4FM:
+		return p.receiveMAD16B(b, self), nil
+	case p.state != Active:
 		return opa.DropPort, nil
+	case opa.IsCNP(b):
+		return p.receiveCNP(b), nil
 	}
 	return p.receive16B(f)
 }
@@ -88,12 +93,7 @@ func (p *Port) receive16B(f *frame.Frame) (frame.DropReason, opa.NetdevClient) {
 	if !dlid.IsUnicast() && !slices.Contains(n.mlids, dlid) {
 		return opa.DropNotOurLID, nil
 	}
-	if m.FECN() {
-		p.counts.FECN++
-	}
-	if m.BECN() {
-		p.counts.BECN++
-	}
+	p.congested(m.SLID(), dlid, m.SC(), m.PKey(), m.FECN(), m.BECN())
 	f.Queue = p.context(vesw, m.Entropy())
 	return frame.DropNone, n.client
 }

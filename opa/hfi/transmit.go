@@ -3,6 +3,7 @@ package hfi
 import (
 	"math/bits"
 
+	"tapir/opa"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -19,36 +20,50 @@ func (p *Port) enqueue(f *frame.Frame, vl uint8, engine uint16) frame.DropReason
 	return frame.DropNone
 }
 
-// Poll sends what waits while the fabric link has room: subnet management
-// first, then a frame of each lane in turn. It returns the time at which it
-// wants to be called again, by its agents; while frames wait it must be called
-// as soon as there is room.
+// Poll sends what waits while the fabric link has room: notifications of congestion
+// and subnet management first, then a frame of each lane in turn. It returns the time at
+// which it wants to be called again, by its agents or for a frame that has to wait;
+// while frames wait it must be called as soon as there is room.
 func (p *Port) Poll(now frame.Time) frame.Time {
-	p.now = now
-	next := frame.Never
+	p.now, p.held = now, frame.Never
+	next := p.cca.Poll(now)
 	for range p.looped.Len() {
 		p.receive(p.looped.Pop(), true)
 	}
 	for _, a := range p.agents {
 		next = min(next, a.Poll(now, p.SendMAD))
 	}
+	for p.notices.Len() > 0 && p.wire.Room() > 0 {
+		p.counts.TxCNP++
+		p.emit(p.notices.Pop())
+	}
 	for p.busy != 0 && p.wire.Room() > 0 {
-		p.send(p.next())
+		vl := p.next()
+		if vl < 0 {
+			break
+		}
+		p.send(vl)
 	}
 	if p.looped.Len() > 0 {
 		return now
 	}
-	return next
+	return min(next, p.held)
 }
 
-// next is the lane whose turn it is; some lane has frames.
+// next is the lane whose turn it is, -1 if all have to wait; some lane has frames.
 func (p *Port) next() int {
 	if p.busy&(1<<managementVL) != 0 {
 		return managementVL
 	}
-	vl := (p.turn + bits.TrailingZeros32(bits.RotateLeft32(p.busy, -p.turn))) % lanes
-	p.turn = (vl + 1) % lanes
-	return vl
+	for left := p.busy; left != 0; {
+		vl := (p.turn + bits.TrailingZeros32(bits.RotateLeft32(left, -p.turn))) % lanes
+		if !p.delayed(vl) {
+			p.turn = (vl + 1) % lanes
+			return vl
+		}
+		left &^= 1 << vl
+	}
+	return -1
 }
 
 func (p *Port) send(vl int) {
@@ -56,10 +71,20 @@ func (p *Port) send(vl int) {
 	if p.queues[vl].Len() == 0 {
 		p.busy &^= 1 << vl
 	}
+	if p.cca.Active() && vl != managementVL {
+		if sc, octets, ok := opa.ServiceClass(f.Bytes()); ok {
+			p.cca.Sent(sc, octets, p.now)
+		}
+	}
+	p.counts.TxLane[vl]++
+	p.emit(f)
+}
+
+// emit hands f to the link.
+func (p *Port) emit(f *frame.Frame) {
 	p.txID++
 	f.ID = p.txID
 	p.counts.TxPackets++
-	p.counts.TxLane[vl]++
 	p.counts.TxBytes += uint64(f.Len())
 	p.traceOut(f, frame.DropNone)
 	p.wire.Transmit(f)

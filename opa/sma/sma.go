@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/mad"
 	"tapir/wire/frame"
 )
@@ -32,8 +33,9 @@ type Port interface {
 	// SetPKeys replaces the table (borrowed), which has as many entries as
 	// before.
 	SetPKeys(table []uint16)
-	// SetLID sets the LID, which is unicast and has a 9B form, and the way to
-	// the fabric manager.
+	// Congestion is the port's congestion control.
+	Congestion() *cca.Control
+	// SetLID sets the LID, which is unicast, and the way to the fabric manager.
 	SetLID(lid, sm opa.LID, sl uint8)
 	// SetState moves the port from init to armed or from armed to active.
 	SetState(s mad.PortState)
@@ -43,7 +45,7 @@ type Port interface {
 type Agent struct {
 	port    Port
 	answers Counters
-	buf     [mad.DirectedHeaderLen + mad.PortInfoLen]byte
+	buf     [mad.DirectedHeaderLen + mad.CongestionLogLen]byte // the longest attribute
 }
 
 // Counters are the agent's.
@@ -63,7 +65,7 @@ func (a *Agent) Poll(frame.Time, mad.Send) frame.Time { return frame.Never }
 
 // Receive answers subnet management packets that ask for this port, but for
 // those that a fabric manager answers.
-func (a *Agent) Receive(b []byte, from mad.Address, _ frame.Time, send mad.Send) {
+func (a *Agent) Receive(b []byte, from mad.Address, now frame.Time, send mad.Send) {
 	s, data, err := mad.ParseSMP(b)
 	info := a.port.Info()
 	if err != nil || s.GUID != 0 && s.GUID != info.GUID || s.Attr == mad.AttrSMInfo {
@@ -81,7 +83,7 @@ func (a *Agent) Receive(b []byte, from mad.Address, _ frame.Time, send mad.Send)
 	}
 	n := 0
 	if status == mad.StatusOK {
-		n, status = a.get(&s, a.buf[s.Len():])
+		n, status = a.get(&s, a.buf[s.Len():], now)
 	}
 	if status != mad.StatusOK {
 		a.answers.Refused++
@@ -93,7 +95,7 @@ func (a *Agent) Receive(b []byte, from mad.Address, _ frame.Time, send mad.Send)
 }
 
 // get writes the attribute into b and returns its length.
-func (a *Agent) get(s *mad.SMP, b []byte) (int, mad.Status) {
+func (a *Agent) get(s *mad.SMP, b []byte, now frame.Time) (int, mad.Status) {
 	info := a.port.Info()
 	switch s.Attr {
 	case mad.AttrNodeDescription:
@@ -130,6 +132,37 @@ func (a *Agent) get(s *mad.SMP, b []byte) (int, mad.Status) {
 		mad.PutPKeys(b, keys)
 		return mad.PKeyBlockLen, mad.StatusOK
 	}
+	return a.getCongestion(s, b, now)
+}
+
+// getCongestion is get for the attributes of congestion control.
+func (a *Agent) getCongestion(s *mad.SMP, b []byte, now frame.Time) (int, mad.Status) {
+	c := a.port.Congestion()
+	if s.Attr != mad.AttrCongestionControlTable && s.Modifier != 0 {
+		return 0, mad.StatusBadValue
+	}
+	switch s.Attr {
+	case mad.AttrCongestionInfo:
+		info := c.Info()
+		info.Put(b)
+		return mad.CongestionInfoLen, mad.StatusOK
+	case mad.AttrHFICongestionSetting:
+		settings := c.Settings()
+		settings.Put(b)
+		return mad.CongestionSettingsLen, mad.StatusOK
+	case mad.AttrHFICongestionLog:
+		log := c.Log(now)
+		log.Put(b)
+		return mad.CongestionLogLen, mad.StatusOK
+	case mad.AttrCongestionControlTable:
+		block := int(s.Modifier & 0xff)
+		table, ok := c.Table(block)
+		if !ok || s.Modifier != mad.CCTBlock(block) {
+			return 0, mad.StatusBadValue
+		}
+		table.Put(b)
+		return mad.CCTLen, mad.StatusOK
+	}
 	return 0, mad.StatusBadAttribute
 }
 
@@ -146,6 +179,18 @@ func (a *Agent) set(s *mad.SMP, data []byte) mad.Status {
 		return a.setPortInfo(s.Modifier, mad.ParsePortInfo(data))
 	case mad.AttrPKeyTable:
 		return a.setPKeys(s.Modifier, mad.ParsePKeys(data))
+	case mad.AttrHFICongestionSetting:
+		if s.Modifier != 0 {
+			return mad.StatusBadValue
+		}
+		a.port.Congestion().SetSettings(mad.ParseCongestionSettings(data))
+		return mad.StatusOK
+	case mad.AttrCongestionControlTable:
+		block := int(s.Modifier & 0xff)
+		if s.Modifier != mad.CCTBlock(block) || !a.port.Congestion().SetTable(block, mad.ParseCCT(data)) {
+			return mad.StatusBadValue
+		}
+		return mad.StatusOK
 	}
 	return mad.StatusBadAttribute
 }
@@ -157,7 +202,7 @@ func (a *Agent) setPortInfo(modifier uint32, p mad.PortInfo) mad.Status {
 		state = 0
 	}
 	switch {
-	case modifier != mad.OnePort, p.LID != 0 && !p.LID.IsUnicast9B(), p.SMLID != 0 && !p.SMLID.IsUnicast(),
+	case modifier != mad.OnePort, p.LID != 0 && !p.LID.IsUnicast(), p.SMLID != 0 && !p.SMLID.IsUnicast(),
 		p.PhysState != 0,
 		// A port without LID can only stay in init.
 		state != 0 && (state != info.State+1 || state < mad.PortArmed || state > mad.PortActive || lid == 0):

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/mad"
 )
 
@@ -12,9 +13,11 @@ import (
 type hfi struct {
 	info Info
 	keys []uint16
+	cca  cca.Control
 }
 
 func (h *hfi) Info() Info                       { return h.info }
+func (h *hfi) Congestion() *cca.Control         { return &h.cca }
 func (h *hfi) PKeys() []uint16                  { return h.keys }
 func (h *hfi) SetPKeys(table []uint16)          { copy(h.keys, table) }
 func (h *hfi) SetState(s mad.PortState)         { h.info.State = s }
@@ -25,7 +28,7 @@ const guid = 0x0011750000000007
 func newHFI() *hfi {
 	keys := make([]uint16, 40)
 	keys[0] = 0x7fff
-	return &hfi{Info{GUID: guid, Name: "node7", State: mad.PortInit, MTU: 10240, EthOnFabric: true}, keys}
+	return &hfi{info: Info{GUID: guid, Name: "node7", State: mad.PortInit, MTU: 10240, EthOnFabric: true}, keys: keys}
 }
 
 // ask sends one request and returns the answer, if there is one.
@@ -111,7 +114,8 @@ func TestBringUp(t *testing.T) {
 		{"armed without LID", mad.PortInfo{State: mad.PortArmed}, mad.StatusBadValue, 0, mad.PortInit},
 		{"multicast LID", mad.PortInfo{LID: opa.FirstMulticast}, mad.StatusBadValue, 0, mad.PortInit},
 		{"physical state", mad.PortInfo{LID: 7, PhysState: 2}, mad.StatusBadValue, 0, mad.PortInit},
-		{"LID beyond 9B", mad.PortInfo{LID: 0xc000}, mad.StatusBadValue, 0, mad.PortInit},
+		{"LID beyond 24 bits", mad.PortInfo{LID: 0x1000001}, mad.StatusBadValue, 0, mad.PortInit},
+		{"highest LID", mad.PortInfo{LID: opa.LastUnicast}, 0, opa.LastUnicast, mad.PortInit},
 		{"LID", mad.PortInfo{LID: 7, SMLID: 1, SMSL: 3}, 0, 7, mad.PortInit},
 		{"a step left out", mad.PortInfo{State: mad.PortActive}, mad.StatusBadValue, 7, mad.PortInit},
 		{"good LID, impossible state", mad.PortInfo{LID: 8, State: mad.PortDown}, mad.StatusBadValue, 7, mad.PortInit},
@@ -131,7 +135,7 @@ func TestBringUp(t *testing.T) {
 	if h.info.SMLID != 1 {
 		t.Errorf("fabric manager's LID %v", h.info.SMLID)
 	}
-	if c := a.Counters(); c != (Counters{Sets: 11, Refused: 7}) {
+	if c := a.Counters(); c != (Counters{Sets: 12, Refused: 7}) {
 		t.Errorf("%+v", c)
 	}
 }

@@ -184,7 +184,7 @@ func (a *Agent) set(attr uint16, num uint8) mad.Status {
 }
 
 func (a *Agent) setClassPortInfo(c mad.ClassPortInfo) mad.Status {
-	if c.TrapLID != 0 && !c.TrapLID.IsUnicast9B() {
+	if c.TrapLID != 0 && !c.TrapLID.IsUnicast() {
 		return mad.StatusBadValue
 	}
 	a.class = c

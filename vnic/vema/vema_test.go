@@ -279,7 +279,7 @@ func TestClassPortInfo(t *testing.T) {
 	if status != 0 || !bytes.Equal(data[:mad.ClassPortInfoLen], raw) || b.agent.TrapLID() != 7 {
 		t.Errorf("status %#x, %x", status, data[:mad.ClassPortInfoLen])
 	}
-	for _, lid := range []opa.LID{opa.FirstMulticast, opa.Permissive, 0xc000} {
+	for _, lid := range []opa.LID{opa.FirstMulticast, opa.Permissive, 0x1000000} {
 		c.TrapLID = lid
 		c.Put(raw)
 		if status, _ := b.ask(mad.MethodSet, mad.AttrClassPortInfo, 0, raw); status != mad.StatusBadValue || b.agent.TrapLID() != 7 {

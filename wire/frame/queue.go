@@ -40,6 +40,9 @@ func (q *Queue) Pop() *Frame {
 	return f
 }
 
+// First returns the oldest frame, which stays; there is one.
+func (q *Queue) First() *Frame { return q.ring[q.head] }
+
 // Len is the number of frames that wait.
 func (q *Queue) Len() int { return q.n }
 

@@ -17,8 +17,7 @@ type EMDraft struct{ file veswFile }
 // NewEMDraft returns an empty one.
 func NewEMDraft() *EMDraft { return &EMDraft{*newVESWFile()} }
 
-// Fields are the settings of a manager and those of the fabric: `nodes` and
-// `vesws`.
+// Fields are the settings of a manager and those of the fabric.
 func (d *EMDraft) Fields() []conf.Field {
 	return append(d.file.manager.fields(), conf.Without(d.file.fields(), managerKey)...)
 }

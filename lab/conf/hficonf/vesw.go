@@ -10,6 +10,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/opa"
 	"tapir/opa/em"
+	"tapir/opa/mad"
 )
 
 // parseVESWFile reads what an Ethernet Manager is to make of a fabric:
@@ -72,6 +73,14 @@ func (f *veswFile) place(root conf.Node, err error) error {
 
 func (f *veswFile) fields() []conf.Field {
 	return []conf.Field{
+		{Name: "lids", Expect: "a range of unicast LIDs such as 0x10000-0x1ffff, from 1 to 0xefffff",
+			Set: conf.Parsed(&f.cfg.LIDs, parseLIDRange)},
+		{Name: "congestion", Schema: conf.Object(congestionFields(new(em.Congestion))),
+			Node: func(n conf.Node) error {
+				c := em.DefaultCongestion()
+				f.cfg.Congestion, f.places["congestion"] = &c, n
+				return conf.Decode(n, "the reaction to congestion", f.placed("congestion", congestionFields(&c)))
+			}},
 		{Name: "nodes", Schema: conf.ListOf(conf.Object(nodeFields(new(em.NodeEntry)))), Node: func(n conf.Node) error {
 			return f.list(n, "nodes", "a list of nodes", func(n conf.Node, at string) error {
 				var node em.NodeEntry
@@ -117,12 +126,39 @@ func (f *veswFile) placed(at string, fields []conf.Field) []conf.Field {
 	return fields
 }
 
+// parseLIDRange reads a first and a last LID.
+func parseLIDRange(s string) (r em.LIDRange, err error) {
+	first, last, both := strings.Cut(s, "-")
+	if r.First, err = parseUnicast(strings.TrimSpace(first)); err == nil {
+		r.Last, err = parseUnicast(strings.TrimSpace(last))
+	}
+	if err == nil && (!both || r.First > r.Last) {
+		err = conf.ErrValue
+	}
+	return r, err
+}
+
+func congestionFields(c *em.Congestion) []conf.Field {
+	return []conf.Field{
+		{Name: "increase", Expect: "a number from 1 to 255", Set: conf.Number(&c.Increase, 1, 255)},
+		{Name: "timer", Expect: "a time from 1.024us to 67ms",
+			Set: conf.Time(&c.Timer, mad.CongestionTick, em.MaxTimer)},
+		{Name: "threshold", Expect: "a number from 0 to 255", Set: conf.Number(&c.Threshold, 0, 255)},
+		{Name: "min", Expect: "a number from 0 to 255", Set: conf.Number(&c.Min, 0, 255)},
+		{Name: "limit", Expect: fmt.Sprintf("a number from 1 to %d", em.MaxCCTI),
+			Set: conf.Number(&c.Limit, 1, em.MaxCCTI)},
+		{Name: "max_delay", Expect: fmt.Sprintf("a time up to %v", em.MostDelay),
+			Set: conf.Time(&c.MaxDelay, 1, em.MostDelay)},
+		{Name: "sls", Expect: "service levels from 0 to 31", Many: true, Set: conf.Append(&c.SLs, parseLane)},
+	}
+}
+
 func nodeFields(n *em.NodeEntry) []conf.Field {
 	return []conf.Field{
 		{Name: "name", Expect: "a name", Set: conf.Checked(&n.Name, nameError)},
 		{Name: "guid", Expect: "a GUID that is not 0, such as 0x0011750101000001",
 			Set: conf.Parsed(&n.GUID, parseGUID)},
-		{Name: "lid", Expect: "a LID from 1 to 0xbfff", Set: conf.Parsed(&n.LID, parseUnicast)},
+		{Name: "lid", Expect: "a unicast LID from 1 to 0xefffff", Set: conf.Parsed(&n.LID, parseUnicast)},
 	}
 }
 

@@ -57,8 +57,14 @@ type Config struct {
 	Queue int   // frames that an egress queue holds; default 512
 	// Speed is the fastest that a port has; 0: 100 Gb/s. Pause: ports send PAUSE frames
 	// and obey them, where there is nobody to agree with.
-	Speed  linkmode.Speeds
-	Pause  bool
+	Speed linkmode.Speeds
+	Pause bool
+	// Packets of Omni-Path that meet congestion get FECN. FECNThreshold is 0 for none,
+	// else from 1, for an egress queue that is nearly full, to 15, for one that is a
+	// sixteenth full. Packets of fewer octets than FECNSize are left alone, and so are
+	// FECNRate packets after each that was marked.
+	FECNThreshold, FECNSize, FECNRate int
+
 	Seed   uint64 // of the delays
 	Ageing time.Duration
 	MACs   int // addresses that are learned at most; default 4096
@@ -97,6 +103,7 @@ const (
 	maxPorts       = 1 << PortBits
 	defaultQueue   = 512
 	neverForwarded = 7 // of GroupFwdMask
+	fecnSteps      = 16
 )
 
 func (c Config) WithDefaults() Config {
@@ -158,6 +165,11 @@ func (c *Config) Ability() linkmode.Ability {
 		}
 	}
 	return a
+}
+
+// Congested tells whether an egress queue with that many frames is congested.
+func (c *Config) Congested(frames int) bool {
+	return c.FECNThreshold > 0 && frames*fecnSteps >= (fecnSteps-c.FECNThreshold)*c.Queue
 }
 
 // ControlName is the name of the switch's control socket.

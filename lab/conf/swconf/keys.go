@@ -11,6 +11,7 @@ import (
 	"tapir/lab/conf/ptpconf"
 	"tapir/nic/linkmode"
 	"tapir/nic/tap"
+	"tapir/opa"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
@@ -32,6 +33,12 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: conf.Number(&c.Queue, 1, 1<<16)},
 		{Name: "speed", Expect: speedExpect, Set: conf.Parsed(&c.Speed, parseSpeed)},
 		{Name: "pause", Expect: "true or false", Set: conf.Bool(&c.Pause)},
+		{Name: "fecn_threshold", Expect: "a number from 0 to 15",
+			Set: conf.Number(&c.FECNThreshold, 0, fecnSteps-1)},
+		{Name: "fecn_packet_size", Expect: "a number of octets from 0 to 16376",
+			Set: conf.Number(&c.FECNSize, 0, opa.MaxPacket)},
+		{Name: "fecn_marking_rate", Expect: "a number of packets from 0 to 65535",
+			Set: conf.Number(&c.FECNRate, 0, 65535)},
 		{Name: "seed", Expect: "a number", Set: conf.Uint64(&c.Seed)},
 		{Name: "ageing", Expect: "a time such as 300s", Set: conf.Time(&c.Ageing, time.Millisecond, 0)},
 		{Name: "macs", Expect: "a number of addresses from 1 to 1048576", Set: conf.Number(&c.MACs, 1, 1<<20)},

@@ -3,10 +3,12 @@ package hfinode
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node/nodectl"
 	"tapir/nic/view"
+	"tapir/opa/mad"
 	"tapir/vnic"
 	"tapir/wire/ether"
 )
@@ -65,12 +67,39 @@ type macRow struct {
 	Mask   ether.Addr `json:"mask,omitzero"`
 }
 
+// congestionRow is the reaction of a service level to congestion.
+type congestionRow struct {
+	SL        uint8         `json:"sl"`
+	CCTI      uint16        `json:"ccti"`
+	Limit     uint16        `json:"limit"`
+	Increase  uint8         `json:"increase"`
+	Timer     time.Duration `json:"timer_ns"`
+	Threshold uint8         `json:"threshold"`
+	Min       uint8         `json:"min"`
+	Shift     uint8         `json:"shift"`
+	Mult      uint16        `json:"multiplier"`
+	Delay     time.Duration `json:"delay_ns"` // behind a packet of the port's MTU
+}
+
+func (n *Node) congestionRows() (list []congestionRow) {
+	c := n.engine.port.Congestion()
+	set := c.Settings()
+	for _, l := range c.Levels(n.cfg.MTU) {
+		e := set.SLs[l.SL]
+		list = append(list, congestionRow{SL: l.SL, CCTI: l.CCTI, Limit: c.Limit(), Increase: e.Increase,
+			Timer: time.Duration(e.Timer) * mad.CongestionTick, Threshold: e.Threshold, Min: e.Min,
+			Shift: l.Entry.Shift(), Mult: l.Entry.Multiplier(), Delay: l.Delay})
+	}
+	return list
+}
+
 func hexPKey(k uint16) string { return fmt.Sprintf("%#04x", k) }
 
 // tables are those of an HFI.
 func (n *Node) tables() []nodectl.Table {
 	return []nodectl.Table{
 		nodectl.Row("nic", n.row), nodectl.List("vport", n.vportRows), nodectl.List("mac", n.macRows),
+		nodectl.List("congestion", n.congestionRows),
 		nodectl.List("ethtool", n.ethtool), nodectl.List("counters", n.counters),
 		nodectl.List("params", func() []view.ParamInfo { return view.Params(n.engine.cfg.Clock.Params()) }),
 	}

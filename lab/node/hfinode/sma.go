@@ -2,6 +2,7 @@ package hfinode
 
 import (
 	"tapir/opa"
+	"tapir/opa/cca"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
 )
@@ -14,6 +15,9 @@ func (h *HFI) Info() sma.Info {
 	return sma.Info{GUID: h.port.GUID(), Name: h.cfg.Name, LID: h.port.LID(), SMLID: h.smLID, SMSL: h.smSL,
 		State: h.port.State(), MTU: h.port.Config().MTU, EthOnFabric: true}
 }
+
+// Congestion is its congestion control.
+func (h *HFI) Congestion() *cca.Control { return h.port.Congestion() }
 
 // PKeys is the whole P_Key table.
 func (h *HFI) PKeys() []uint16 { return h.port.PKeys() }

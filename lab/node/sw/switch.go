@@ -7,7 +7,8 @@
 //  1. Receive: link-local groups and impossible sources go; the source is
 //     learned; PTP messages are shown to the clock, which may keep them.
 //  2. forward: the frame, or copies of it, into the queues of its egress
-//     ports, each with a delay of its own.
+//     ports, each with a delay of its own. A packet of Omni-Path that finds a
+//     queue full beyond the threshold gets FECN.
 //  3. Poll: what is due leaves; a transparent clock corrects it as it does.
 //
 // Switch is pure and runs in virtual time or, by a Node, on TAPs.
@@ -18,6 +19,7 @@ import (
 	"slices"
 
 	"tapir/lab/conf/swconf"
+	"tapir/opa"
 	"tapir/ptp"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -38,6 +40,7 @@ type PortCounts struct {
 	RxFrames, RxOctets uint64
 	TxFrames, TxOctets uint64
 	Flooded            uint64 // received for an unknown or group address
+	Marked             uint64 // packets of Omni-Path that got FECN
 	Queued             int    // frames that wait
 	QueueMost          uint64 // frames that have waited at a time, at most
 	RxDrops, TxDrops   frame.Drops
@@ -61,6 +64,8 @@ type port struct {
 	rng    *rand.Rand
 	delay  swconf.Delay
 	counts PortCounts
+
+	unmarked int // packets still to be left without FECN
 }
 
 // waiting is a frame in an egress queue.
@@ -214,6 +219,9 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 		f.Release()
 		return
 	}
+	if s.cfg.Congested(len(p.queue)) {
+		s.mark(p, f)
+	}
 	at := now.Add(p.delay.Draw(p.rng))
 	if n := len(p.queue); n > 0 {
 		at = max(at, p.queue[n-1].at)
@@ -224,6 +232,20 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	}
 	p.queue = append(p.queue, waiting{at, f, t, in})
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
+}
+
+// mark sets FECN in a packet of Omni-Path that meets congestion, if its turn has come.
+func (s *Switch) mark(p *port, f *frame.Frame) {
+	_, octets, ok := opa.ServiceClass(f.Bytes())
+	if !ok || octets < s.cfg.FECNSize {
+		return
+	}
+	if p.unmarked > 0 {
+		p.unmarked--
+	} else if opa.MarkFECN(f.Bytes()) {
+		p.counts.Marked++
+		p.unmarked = s.cfg.FECNRate
+	}
 }
 
 // Dispatch has nothing to do.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/swconf"
+	"tapir/opa"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 )
@@ -153,5 +154,57 @@ func TestQueue(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	if _, err := New(swconf.Config{}, Env{}); err == nil {
 		t.Error("a switch without ports")
+	}
+}
+
+// An egress queue that is fuller than the threshold says marks packets of Omni-Path that
+// are long enough, with as many between two as the rate says; other frames never.
+func TestFECN(t *testing.T) {
+	h := opa.Header{SLID: 1, DLID: 2, PKey: 0x8001, VESW: 2}
+	packet := func(octets int) string {
+		b := ether.Header{Dst: host(2), Src: host(1), Type: opa.EtherType16B}.AppendTo(nil)
+		return string(h.AppendTo(b, make([]byte, octets), opa.ICRCv1))
+	}
+	const long, short = 1000, 60
+	for _, c := range []struct {
+		cfg  swconf.Config
+		want string // of each packet that leaves: F with FECN, - without
+	}{
+		{swconf.Config{Queue: 16}, "---------"},
+		{swconf.Config{Queue: 16, FECNThreshold: 12}, "----F-FFF"}, // of 8 packets, a foreign frame and 8 again: the 5th on
+		{swconf.Config{Queue: 16, FECNThreshold: 15}, "-FFFF-FFF"},
+		{swconf.Config{Queue: 16, FECNThreshold: 1}, "---------"},
+		{swconf.Config{Queue: 16, FECNThreshold: 15, FECNRate: 2}, "-F--F---F"},
+		{swconf.Config{Queue: 16, FECNThreshold: 15, FECNSize: 500}, "-FF-F-FFF"},
+	} {
+		b := newBed(t, 2, c.cfg)
+		b.send(1, eth(host(1), host(2), "here"))
+		b.run(0)
+		b.wires[0].take()
+		b.wires[1].room = 0
+		for i := range 9 {
+			switch i {
+			case 3:
+				b.send(0, packet(short))
+			case 5:
+				b.send(0, eth(host(2), host(1), strings.Repeat("x", long)))
+			default:
+				b.send(0, packet(long))
+			}
+		}
+		b.wires[1].room = 1000
+		b.run(0)
+		got, marked := "", uint64(0)
+		for _, l := range b.wires[1].take() {
+			mark := "-"
+			if p, r := opa.Parse([]byte(l.b)[ether.HeaderLen:], opa.ICRCv1); r == 0 && p.FECN() {
+				mark = "F"
+				marked++
+			}
+			got += mark
+		}
+		if got != c.want || b.s.Counts(1).Marked != marked {
+			t.Errorf("%+v: %s, want %s; counted %d", c.cfg, got, c.want, b.s.Counts(1).Marked)
+		}
 	}
 }

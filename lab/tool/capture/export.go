@@ -173,6 +173,13 @@ func (e *exporter) packet(p *pcapng.Packet) bool {
 		return e.packet9B(p, b)
 	}
 	v, drop := opa.Parse(b, opa.ICRCNone)
+	if drop == opa.DropL4 && e.form != FormInner { // a MAD, or a notification of congestion
+		if v, drop = opa.ParseCNP(b, opa.ICRCNone); drop == opa.DropL4 {
+			var m opa.PacketMAD
+			m, drop = opa.ParseMAD(b, opa.ICRCNone)
+			v = m.Packet
+		}
+	}
 	if drop != frame.DropNone {
 		return false
 	}

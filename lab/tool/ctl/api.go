@@ -40,7 +40,7 @@ const Version = 1
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events",
 	"log", "link", "mfw", "nvm", "tlv",
-	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "audit"}
+	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }

@@ -80,7 +80,8 @@ func carriesFabric(b []byte) bool {
 		if v.Proto != ip.ProtoUDP || len(b) < at+geneve.HeaderLen || be.Uint16(b[v.L4+2:]) != geneve.Port {
 			return false
 		}
-		return be.Uint16(b[at+2:]) == opa.EtherType9B || classAt(b, at+geneve.HeaderLen)
+		inner := be.Uint16(b[at+2:])
+		return inner == opa.EtherType9B || inner == opa.EtherType16B || classAt(b, at+geneve.HeaderLen)
 	}
 	return false
 }
@@ -91,6 +92,10 @@ func classAt(b []byte, n int) bool { return len(b) > n+3 && be.Uint16(b[n:]) == 
 func (i *Inspector) fabricFormat(p *Packet, b []byte, format opa.Format) {
 	if format == opa.Format9B {
 		i.packet9B(p, b)
+		return
+	}
+	if len(b) >= opa.MinPacket && (opa.Packet(b).L4() == opa.L4FM || opa.IsCNP(b)) {
+		i.management16B(p, b)
 		return
 	}
 	vesw := uint16(0)
@@ -121,6 +126,29 @@ func (i *Inspector) fabricFormat(p *Packet, b []byte, format opa.Format) {
 	within := *p
 	within.Data, within.OrigLen, within.Link = inner, len(inner), pcapng.LinkEthernet
 	i.ethernet(&within, inner)
+}
+
+// management16B takes a MAD or a notification of congestion in a 16B packet.
+func (i *Inspector) management16B(p *Packet, b []byte) {
+	f := i.fabricFlow(p, fabricKey{iface: p.Interface, format: opa.Format9B}, "Omni-Path", "management")
+	name, detail := "notification of congestion", ""
+	v, drop := opa.ParseCNP(b, opa.ICRCNone)
+	if opa.Packet(b).L4() == opa.L4FM {
+		var m opa.PacketMAD
+		if m, drop = opa.ParseMAD(b, opa.ICRCNone); drop == frame.DropNone {
+			name = "management datagram"
+			detail = fmt.Sprintf("queue pair %d to %d, %d octets", m.SrcQP(), m.DestQP(), len(m.Payload()))
+		}
+		v = m.Packet
+	}
+	if i.refused(p, f, opa.Format16B, drop) {
+		return
+	}
+	f.Sides[0].Octets += uint64(len(b))
+	i.icrc(p, f, b[len(b)-opa.TrailerLen:], v.ICRCGood())
+	f.Sides[0].message(name, uint64(len(b)))
+	i.event(Event{Packet: p.Number, Flow: f.Number, From: v.SLID().String(), To: v.DLID().String(), Name: name,
+		Detail: detail}, p.Time)
 }
 
 func (i *Inspector) packet9B(p *Packet, b []byte) {

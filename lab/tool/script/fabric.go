@@ -63,6 +63,14 @@ var packet16B = &messageKind{name: "16b", fields: []fieldSpec{
 	{name: "short", form: numberForm(11, false), in: true},
 }}
 
+// packetCNP is a notification of congestion.
+var packetCNP = &messageKind{name: "cnp", fields: []fieldSpec{
+	{name: "slid", form: numberForm(24, true), usual: uint64(2)},
+	{name: "dlid", form: numberForm(24, true), usual: uint64(fabricLID)},
+	{name: "sc", form: numberForm(5, false), usual: uint64(0)},
+	{name: "pkey", form: numberForm(16, true), usual: uint64(fullPKey)},
+}}
+
 var hostFrame = &messageKind{name: "frame", fields: packet16B.fields[slices.IndexFunc(packet16B.fields,
 	func(f fieldSpec) bool {
 		return f.name == "dst"
@@ -102,7 +110,7 @@ var fabricProtocol = &protocol{
 				"proxy,default-port,flood,drop"),
 		}
 	},
-	messages: map[string]*messageKind{"16b": packet16B},
+	messages: map[string]*messageKind{"16b": packet16B, "cnp": packetCNP},
 	expects:  fabricExpects,
 	commands: map[string]func(l *line) action{
 		"open":   bare(func(b *fabric) { b.vport.Open() }),
@@ -163,6 +171,16 @@ func (b *fabric) Transmit(f *frame.Frame) {
 		b.r.observed(packet16B, nil, "framing: "+why.String())
 		return
 	}
+	if opa.IsCNP(f.Bytes()) {
+		p, why := opa.ParseCNP(f.Bytes(), b.port.ICRC())
+		if why != frame.DropNone {
+			b.r.observed(packetCNP, nil, "packet: "+why.String())
+			return
+		}
+		b.r.observed(packetCNP, map[string]any{"slid": uint64(p.SLID()), "dlid": uint64(p.DLID()), "sc": uint64(p.SC()),
+			"pkey": uint64(p.PKey())}, "")
+		return
+	}
 	p, why := opa.Parse(f.Bytes(), b.port.ICRC())
 	if why != frame.DropNone {
 		b.r.observed(packet16B, nil, "packet: "+why.String())
@@ -220,6 +238,12 @@ func (m *fields) ethernet() []byte {
 
 // send implements bench: a packet of another port.
 func (b *fabric) send(m *fields) string {
+	if m.kind == packetCNP {
+		p := make([]byte, opa.SizeCNP)
+		opa.PutCNP(p, opa.Header{SLID: opa.LID(m.num("slid")), DLID: opa.LID(m.num("dlid")), SC: uint8(m.num("sc")),
+			PKey: uint16(m.num("pkey"))}, b.port.ICRC())
+		return b.receive(p, opa.Framing.Wrap16B)
+	}
 	h := opa.Header{SLID: opa.LID(m.num("slid")), DLID: opa.LID(m.num("dlid")), SC: uint8(m.num("sc")),
 		RC:   uint8(m.num("rc")),
 		FECN: m.flag("fecn"), BECN: m.flag("becn"), PKey: uint16(m.num("pkey")), Entropy: uint16(m.num("entropy")),
@@ -231,9 +255,14 @@ func (b *fabric) send(m *fields) string {
 	p := h.AppendTo(nil, eth, b.port.ICRC())
 	spoil(p, m)
 	p = p[:len(p)-min(len(p), int(m.num("short")))]
+	return b.receive(p, func(g opa.Framing, f *frame.Frame) frame.DropReason { return g.Wrap(f, 0) })
+}
+
+// receive lets the port have the packet p in its framing.
+func (b *fabric) receive(p []byte, wrap func(opa.Framing, *frame.Frame) frame.DropReason) string {
 	f := b.pool.Get(len(p))
 	f.Append(p)
-	if why := opa.Framing88B5.Wrap(f, 0); why != frame.DropNone {
+	if why := wrap(opa.Framing88B5, f); why != frame.DropNone {
 		return "the packet cannot be framed: " + why.String()
 	}
 	b.port.Receive([]*frame.Frame{f}, b.r.now())

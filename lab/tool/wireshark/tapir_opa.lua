@@ -262,9 +262,11 @@ local function header(tvb, tree, h, n)
   tree:add(f.member, tvb(11, 1), h.pkey >= 0x8000 and "full" or "limited"):set_generated()
   tree:add(f.entropy, tvb(12, 2), h.entropy)
   tree:add(f.age, tvb(14, 1), h.age)
-  tree:add(f.reserved, tvb(15, 3), h.reserved)
-  tree:add(f.l4hdr, tvb(18, 2), h.l4hdr)
-  tree:add(f.vesw, tvb(18, 2), h.vesw)
+  if h.l4 == 0x78 then tree:add(f.reserved, tvb(15, 3), h.reserved) end
+  if h.l4 == 0x78 then
+    tree:add(f.l4hdr, tvb(18, 2), h.l4hdr)
+    tree:add(f.vesw, tvb(18, 2), h.vesw)
+  end
 end
 
 -- show adds the tree of the packet that is all of tvb and had n octets on the
@@ -277,7 +279,8 @@ local function show(tvb, root, n)
   end
   local h = decode(tvb:raw(0, 20))
   local tree = root:add(opa16b, tvb())
-  tree:append_text(string.format(", vESW %d, 0x%06x -> 0x%06x, SC %d", h.vesw, h.slid, h.dlid, h.sc))
+  local what = h.l4 == 0x78 and string.format("vESW %d", h.vesw) or L4[h.l4] or "unknown L4"
+  tree:append_text(string.format(", %s, 0x%06x -> 0x%06x, SC %d", what, h.slid, h.dlid, h.sc))
   header(tvb, tree, h, n)
   if tvb:captured_len() < n or h.len * 8 ~= n or h.l2 ~= 2 then return nil end
   local stop = trailer(tvb, tree, n)

@@ -35,8 +35,7 @@ func newSw() *cobra.Command {
 		flag{set, "queue", "", "`frames` that an egress queue holds (default 512)"},
 		flag{set, "speed", "", "`speed` to which ports pace what they send, such as 1G (default 100G: no pacing)"},
 		flag{&d.Pause, "pause", "", "send PAUSE frames (IEEE 802.3x) as egress queues fill, and obey them"},
-		flag{set, "fecn-threshold", "", "mark Omni-Path packets with FECN as egress queues fill: a `number` from 1 (late)\n" +
-			"to 15 (early) (default 0: never)"},
+		flag{set, "fecn-threshold", "", "`number` from 1 (late) to 15 (early): mark Omni-Path packets as queues fill"},
 		flag{set, "fecn-packet-size", "", "`octets` of the shortest packet that is marked (default 0)"},
 		flag{set, "fecn-marking-rate", "", "`packets` left unmarked after each marked one (default 0)"},
 		flag{set, "seed", "", "`number` that the delays are drawn from"},

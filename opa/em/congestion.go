@@ -110,6 +110,7 @@ func (c *Congestion) block(n int) mad.CCT {
 
 // congestion is what a port has of congestion control.
 type congestion struct {
+	capacity int // blocks of the longest table; 0: not read
 	settings mad.CongestionSettings
 	table    []mad.CCT // blocks, as far as they were read
 	read     bool      // the settings
@@ -120,11 +121,16 @@ type congestion struct {
 }
 
 // forget has everything but the events read again.
-func (g *congestion) forget() { g.read, g.none, g.table = false, false, nil }
+func (g *congestion) forget() { g.capacity, g.read, g.none, g.table = 0, false, false, nil }
+
+// lacks tells whether a port cannot have what c wants.
+func (g *congestion) lacks(c *Congestion) bool {
+	return g.none || g.capacity > 0 && g.capacity < c.blocks()
+}
 
 // has tells whether a port has what c wants.
 func (g *congestion) has(c *Congestion) bool {
-	if g.none {
+	if g.lacks(c) {
 		return true
 	}
 	if !g.read || g.settings != c.settings() || len(g.table) < c.blocks() {
@@ -141,7 +147,10 @@ func (g *congestion) has(c *Congestion) bool {
 // readCongestion is the next request that reads what a port has of congestion control.
 func (m *Manager) readCongestion(p *port) *request {
 	switch g := &p.congestion; {
-	case g.none:
+	case g.capacity == 0 && !g.none:
+		return m.askCongestion(p, request{what: "congestion info", attr: mad.AttrCongestionInfo,
+			took: func(data []byte) { m.tookCongestionInfo(p, mad.ParseCongestionInfo(data)) }})
+	case g.lacks(m.cfg.Congestion):
 	case !g.read:
 		return m.askCongestion(p, request{what: "congestion setting", attr: mad.AttrHFICongestionSetting,
 			took: func(data []byte) { m.tookCongestion(p, data) }})
@@ -161,6 +170,15 @@ func (m *Manager) readCongestion(p *port) *request {
 	return nil
 }
 
+func (m *Manager) tookCongestionInfo(p *port, info mad.CongestionInfo) {
+	g := &p.congestion
+	g.capacity, g.none = int(info.CCTBlocks), info.CCTBlocks == 0
+	if !g.none && g.lacks(m.cfg.Congestion) {
+		m.note("port %v: a congestion control table of %d blocks does not fit: it has %d", p,
+			m.cfg.Congestion.blocks(), g.capacity)
+	}
+}
+
 func (g *congestion) logged(l mad.CongestionLog) {
 	if l.Count > 0 {
 		g.events += uint64(l.Count)
@@ -171,7 +189,7 @@ func (g *congestion) logged(l mad.CongestionLog) {
 // setCongestion is the next request that makes it what it is to be: the table first.
 func (m *Manager) setCongestion(p *port) *request {
 	g, c := &p.congestion, m.cfg.Congestion
-	if g.none {
+	if g.lacks(c) {
 		return nil
 	}
 	for i := range c.blocks() {

@@ -114,7 +114,7 @@ var (
 		"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},
 		"net/http":                       {"lab/tool/ctl"},
 		"github.com/prometheus":          {"lab/tool/ctl"},
-		"github.com/spf13/cobra":         {"cmd", "lab/tool/man"},
+		"github.com/spf13/cobra":         {"cmd", "lab/tool/ll2", "lab/tool/man"},
 		"gonum.org/v1/plot":              {"lab/run/result"},
 	}
 )

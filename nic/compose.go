@@ -13,7 +13,6 @@ import (
 	"tapir/nic/settings"
 	"tapir/nic/toe/isn"
 	"tapir/nic/transport"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -67,7 +66,6 @@ func (d *Device) composeIP(seed uint64, env *Env) {
 		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}
 	d.IP = ip.New(d.cfg.ip(), e)
-	d.IP.RegisterEtherType(ether.TypeLoopback, loopTest{d})
 	d.PTP = ptp.NewService(ptp.Env{
 		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.Wire, IP: d.IP, Pool: d.pool, Schedule: d.Schedule,
 		Observe: env.Observe, Now: env.Now,

@@ -41,7 +41,7 @@ func TestCoreLifeOfNIC(t *testing.T) {
 		name, what  string
 		used, limit int
 	}{
-		{"cid", "CORE", 1, 5}, {"cid", "ETH", 2, 2}, {"cid", "IWARP", 0, ecore.DefaultQPs}, {"ptt", "", 0, 8},
+		{"cid", "CORE", 3, 7}, {"cid", "ETH", 2, 2}, {"cid", "IWARP", 0, ecore.DefaultQPs}, {"ptt", "", 0, 8},
 		{"spq", "", 0, 256}, {"rt_slots", "", 0, 34472}, {"rdma_tasks", "", 1, ecore.MaxTasks}, {"share", "MAC", 0, 512},
 	} {
 		if r := value(t, rows, c.name, c.what); *r.Used != c.used || *r.Limit != c.limit {
@@ -57,7 +57,8 @@ func TestCoreLifeOfNIC(t *testing.T) {
 			t.Errorf("%d PF_START", n)
 		}
 	}
-	if r := value(t, rows, "spq", ""); *r.Ever != 2 || d.IRQ().ShowVectors()[0].Interrupts != 2 { // PF_START, FUNC_INIT of RDMA
+	// PF_START, FUNC_INIT of RDMA, and the queues of two light L2 connections.
+	if r := value(t, rows, "spq", ""); *r.Ever != 6 || d.IRQ().ShowVectors()[0].Interrupts != 6 {
 		t.Errorf("%d ramrods, %d interrupts", *r.Ever, d.IRQ().ShowVectors()[0].Interrupts)
 	}
 	if err := d.Close(w.now); err != nil {

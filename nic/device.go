@@ -39,7 +39,6 @@ type Device struct {
 
 	os       hostfn.Function // the operating system's interface
 	holds    bool            // the hardware may hold frames back for an interrupt
-	heard    func([]byte)    // of the loopback test
 	rdma     *pacing.Node    // what the TCP engine may send
 	received int             // frames of the NIC's own Ethernet queue in a batch
 

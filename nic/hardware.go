@@ -27,6 +27,8 @@ func (d *Device) attach(env *Env) (err error) {
 	}
 	d.Verbs.SetInterrupt(d.Hardware.Notify)
 	d.Verbs.SetContexts(d.Hardware)
+	d.tcp.SYN = d.Hardware.SYN
+	d.TCPEngine.SetIsles(d.Hardware.Isles())
 	d.os, d.holds = d.Hardware.Host(), d.Hardware.Holds()
 	return nil
 }
@@ -119,29 +121,19 @@ func (b below) port(p frame.Port) *port.Port {
 func (b below) Admit(f *frame.Frame) bool { return b.d.admit(f, b.Now(), false) }
 
 // Loop implements hardware.Bench.
-func (b below) Loop(on bool) {
-	b.d.Wire.Loopback(port.LoopSelftest, on)
-	if !on {
-		b.d.heard = nil
-	}
-}
+func (b below) Loop(on bool) { b.d.Wire.Loopback(port.LoopSelftest, on) }
 
 // Looping implements hardware.Bench.
-func (b below) Looping() bool { return b.d.heard != nil && b.d.Wire.Waiting() > 0 }
+func (b below) Looping() bool { return b.d.Wire.Waiting() > 0 }
 
-// SendSelf implements hardware.Bench.
-func (b below) SendSelf(payload []byte, heard func([]byte)) {
-	d := b.d
-	f := d.pool.Get(ether.MaxHeaderLen + len(payload))
-	if f == nil {
-		return // the test says that nothing came
-	}
-	h := d.IP.Header()
-	h.Dst, h.Type = d.cfg.MAC, ether.TypeLoopback
-	f.Append(h.AppendTo(nil))
-	f.Append(payload)
-	d.heard = heard
-	d.Wire.Send(port.Out{Frame: f}, b.Now())
+// Opened implements hardware.NIC.
+func (b below) Opened(packet []byte, off frame.Offload) { b.d.tcp.Opened(packet, off, b.Now()) }
+
+// TakeEtherType implements hardware.NIC.
+func (b below) TakeEtherType(typ uint16, take func(h ether.Header, body []byte) bool) (remove func()) {
+	h := &etherTypes{take}
+	b.d.IP.RegisterEtherType(typ, h)
+	return func() { b.d.IP.Unregister(h) }
 }
 
 // ClockCounter implements hardware.Bench.
@@ -149,15 +141,15 @@ func (b below) ClockCounter(now frame.Time) (ns, ppb int64) {
 	return b.d.Common.PHC.Counter(now), b.d.Common.PHC.Frequency() * 1000 >> 16
 }
 
-// loopTest takes the frames of the loopback test.
-type loopTest struct{ d *Device }
+// etherTypes are frames that the hardware takes.
+type etherTypes struct {
+	take func(h ether.Header, body []byte) bool
+}
 
 // Receive implements ip.Handler.
-func (t loopTest) Receive(p *ip.Packet) ip.Verdict {
-	if t.d.heard == nil || p.Ether.Src != t.d.cfg.MAC {
+func (t *etherTypes) Receive(p *ip.Packet) ip.Verdict {
+	if !t.take(p.Ether, p.Frame.Bytes()[p.Ether.Len():]) {
 		return ip.Unmatched
 	}
-	b := p.Frame.Bytes()
-	t.d.heard(b[p.Ether.Len():])
 	return ip.Consumed
 }

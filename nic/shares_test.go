@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/verbs"
 	"tapir/nic/view"
@@ -44,10 +45,11 @@ func TestSharesAreHeld(t *testing.T) {
 		}
 		return string(b)
 	}
-	kinds := map[string]struct {
+	type kind struct {
 		take func(i int) error
 		full func(error) bool
-	}{
+	}
+	kinds := map[string]kind{
 		"context":     {func(int) error { _, err := v.Open(nil); return err }, full},
 		"pd":          {func(int) error { _, err := v.AllocPD(); return err }, full},
 		"mr":          {func(int) error { _, err := pd.RegMR(make([]byte, 8), verbs.LocalWrite); return err }, full},
@@ -63,6 +65,12 @@ func TestSharesAreHeld(t *testing.T) {
 			return err
 		}, inval},
 	}
+	kinds["share_ll2_queue"] = kind{func(int) error {
+		back := func(any, []byte) {}
+		_, err := d.LL2().Acquire(ll2.Params{Type: ll2.Test, MTU: 1500, RxDescs: 1, TxDescs: 1}, ll2.Callbacks{
+			RxComplete: func(ll2.Rx) {}, RxRelease: back, TxComplete: back, TxRelease: back})
+		return err
+	}, func(err error) bool { return errors.Is(err, status.Busy) }}
 	resource := func(name string) view.DevlinkResource {
 		list := d.ShowDevlink().Resources
 		return list[slices.IndexFunc(list, func(r view.DevlinkResource) bool { return r.Name == name })]

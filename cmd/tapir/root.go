@@ -13,6 +13,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ll2"
 	"tapir/lab/tool/usage"
 )
 
@@ -94,8 +95,8 @@ func newRoot() *cobra.Command {
 	})
 	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(),
 		newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(),
-		newEthtool(), newDevlink(), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(), newCompletion(),
-		newMan())
+		newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
+		newFirmware(), newVersion(), newCompletion(), newMan())
 }
 
 // group makes cmd a command that only has others below it, each of which is a

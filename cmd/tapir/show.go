@@ -26,7 +26,8 @@ func newShow() *cobra.Command {
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs. Of the device there are the " +
 			"port's link,\n" +
-			"the management firmware (mfw), the flash (nvm), and what the firmware pulls from the driver (tlv).\n\n" +
+			"the management firmware (mfw), the flash (nvm), what the firmware pulls from the driver (tlv), and\n" +
+			"the light L2 connections of the driver core (ll2).\n\n" +
 			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP " +
 			"(queue).\n\n" +
 			"An Omni-Path HFI has vport, mac, ethtool, counters and params; an Ethernet Manager what\n" +

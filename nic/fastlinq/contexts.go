@@ -8,7 +8,6 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
-	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/rdma"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/verbs"
@@ -21,10 +20,9 @@ import (
 // what the firmware sees itself comes by the event queue. The data path needs
 // neither.
 type contexts struct {
-	d      *Device
+	ramrods
 	fw     rdma.Firmware
 	on     bool  // RDMA is started
-	waits  bool  // for a ramrod that is not answered
 	cids   []int // of queue pairs, and ids of shared receive queues, whose end the
 	srqs   []int // firmware has not confirmed: until the next load nobody gets them
 	raised []raised
@@ -48,12 +46,12 @@ func (c *contexts) compose() {
 	})
 }
 
-func (c *contexts) lead() *ecore.Hwfn     { return c.d.core.dev.Lead() }
 func (c *contexts) manager() *cxt.Manager { return c.lead().Contexts() }
 
 // start starts RDMA on a function that has been loaded, and gives a context to all
 // that exists.
 func (c *contexts) start() error {
+	c.waits = false
 	if !c.d.cfg.RDMA {
 		return nil
 	}
@@ -63,7 +61,6 @@ func (c *contexts) start() error {
 	if cnqs, share := len(c.d.verbs.Notifications()), c.lead().Share(ecore.CNQRAM).Num; cnqs > share {
 		return status.NoResources.Errorf("%d completion notification queues: the function's share is %d", cnqs, share)
 	}
-	c.waits = false
 	if _, err := c.post(c.lead().SlowpathCID(), rdma.FuncInit, nil); err != nil {
 		return err
 	}
@@ -96,57 +93,18 @@ func (c *contexts) stop() {
 	c.raised = nil
 }
 
-// send posts a ramrod and lets the firmware work; done, which may come later, gets
-// what has become of it.
+// send posts a ramrod of RDMA; done, which may come later, gets what has become of it.
 func (c *contexts) send(cid int, cmd rdma.Command, data any, done func(r uint64, err error)) {
-	now, answered := c.d.now(), false
-	err := c.lead().Post(spq.Request{CID: cid, Cmd: uint8(cmd), Protocol: cxt.IWARP, Data: data,
-		Done: func(r spq.Result, _ frame.Time) {
-			if answered = true; r.Err == nil && r.Code != rdma.OK {
-				r.Err = status.UnknownError.Errorf("ramrod %v: the firmware returns %d", cmd, r.Code)
-			}
-			done(r.Data, r.Err)
-		}}, now)
-	if err != nil {
-		done(0, err)
-		return
-	}
-	if c.work(now); !answered {
-		c.d.nic.Schedule(now, c.d.Manage) // which waits on
-	}
+	c.ramrods.send(spq.Request{CID: cid, Cmd: uint8(cmd), Protocol: cxt.IWARP, Data: data}, cmd, done)
 }
 
-// post sends a ramrod and expects it to be answered at once. BUSY: it is not; the
-// slowpath queue waits on, and reports a hardware error when the ramrod's time has
-// come.
+// post sends one and expects it to be answered at once.
 func (c *contexts) post(cid int, cmd rdma.Command, data any) (r uint64, err error) {
-	if c.waits {
-		return 0, fmt.Errorf("%w: %w", verbs.ErrFirmware,
-			status.Busy.Errorf("ramrod %v: one before it is not answered", cmd))
-	}
-	c.waits = true
-	late := false
-	c.send(cid, cmd, data, func(data uint64, e error) {
-		if c.waits, r, err = false, data, e; late {
-			c.d.management.note(e)
-		}
-	})
-	if late = c.waits; late {
-		err = status.Busy.Errorf("ramrod %v is not answered", cmd)
-	}
+	r, err = c.ramrods.post(spq.Request{CID: cid, Cmd: uint8(cmd), Protocol: cxt.IWARP, Data: data}, cmd)
 	if err != nil {
 		err = fmt.Errorf("%w: %w", verbs.ErrFirmware, err)
 	}
 	return r, err
-}
-
-// work lets the firmware execute ramrods and tell of events. In mode POLL nobody
-// else looks.
-func (c *contexts) work(now frame.Time) {
-	c.lead().Work(now)
-	if i := c.d.interrupts.dev; i.Mode() == irq.Poll {
-		i.Look(now)
-	}
 }
 
 // noResources is an error of the context manager for verbs: all that there are, or

@@ -67,7 +67,7 @@ func (d driver) composeCore() error {
 			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) {
 				d.management.fw.ProcessKill(h.Index)
 			},
-			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset); d.contexts.fw.Reset() },
+			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset); d.resetFirmware(h) },
 		}, Log: d.log,
 	})
 	for e := range c.chip.Engines {
@@ -75,6 +75,7 @@ func (d driver) composeCore() error {
 		c.chip.Engines[e].Overflow = func() { c.overflow[e] = true }
 	}
 	d.contexts.compose()
+	d.light.compose()
 	return c.dev.InitStruct()
 }
 
@@ -228,6 +229,7 @@ func (d display) DeviceRows() (rows []view.DeviceRow) {
 		rows = append(rows, d.hwfnRows(&h, policy)...)
 	}
 	rows = append(rows, d.contexts.rows()...)
+	rows = append(rows, d.light.rows()...)
 	health := d.core.dev.Health()
 	for e, n := range health.Errors {
 		if n > 0 {

@@ -99,6 +99,7 @@ type Device struct {
 	display
 	tools
 	contexts
+	light lightL2
 }
 
 // Parts of a Device, which all work on its state.
@@ -125,7 +126,7 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	if fn != 0 || !ok || d.nic != nil {
 		return nil, errors.New("fastlinq: the device has one function, which takes one fastlinq.Config")
 	}
-	d.driver, d.display, d.tools, d.contexts.d = driver{d}, display{d}, tools{d}, d
+	d.driver, d.display, d.tools, d.contexts.d, d.light.d = driver{d}, display{d}, tools{d}, d, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
 	d.pf = e.PF
@@ -187,7 +188,10 @@ func (d *Device) Signal(on bool, now frame.Time) {
 }
 
 // Poll implements hardware.Function.
-func (d *Device) Poll(now frame.Time) { d.interrupts.poll(now) }
+func (d *Device) Poll(now frame.Time) {
+	d.interrupts.poll(now)
+	d.light.poll(now)
+}
 
 // Notify implements hardware.Function.
 func (d *Device) Notify(cnq int) {

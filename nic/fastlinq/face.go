@@ -4,6 +4,7 @@ import (
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/mfw/nvm"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/settings"
@@ -40,6 +41,9 @@ const (
 	NVMTypeMBI    = nvm.TypeMBI
 	NVMTypeInitHW = nvm.TypeInitHW
 )
+
+// ParseLL2Dest reads the name of a destination of light L2.
+func ParseLL2Dest(s string) (ll2.Dest, error) { return ll2.ParseDest(s) }
 
 // ParseRule reads a rule in the words of ethtool -N, its location first: 0 tcp4
 // dst-port 80 action 1.

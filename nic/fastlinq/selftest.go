@@ -26,9 +26,19 @@ func (d tools) Selftest(offline bool, done func(selftest.Report)) error {
 	if t.run != nil {
 		return status.Busy.Errorf("%s: a selftest runs", d.cfg.Name)
 	}
+	testing := false // light L2
 	dev := &selftest.Device{Images: d.images, BIST: d.bist, Counter: d.nic.ClockCounter,
-		SetLoopback: func(on bool, _ frame.Time) { d.nic.Loop(on) },
-		Send:        func(payload []byte, heard func([]byte), _ frame.Time) { d.nic.SendSelf(payload, heard) }}
+		SetLoopback: func(on bool, _ frame.Time) {
+			if d.nic.Loop(on); !on && testing {
+				d.light.test.cancel()
+				testing = false
+			}
+		},
+		Send: func(payload []byte, heard func([]byte), _ frame.Time) error {
+			err := d.sendSelf(payload, heard)
+			testing = err == nil
+			return err
+		}}
 	for _, h := range d.interrupts.dev.Hwfns {
 		dev.Engines = append(dev.Engines, testEngine{d.Device, h})
 	}

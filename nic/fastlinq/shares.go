@@ -5,6 +5,7 @@ import (
 
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/ll2"
 )
 
 // giveShares has the vport of each engine know what the function has there of what
@@ -43,16 +44,21 @@ func (d display) shares(h *ecore.HwfnInfo) (list []share) {
 	uses := map[ecore.Resource]int{
 		ecore.L2Queue: used.Queues, ecore.VPort: used.Vports, ecore.RSSEng: used.RSSEngines, ecore.MAC: used.MACs,
 		ecore.VLAN: used.VLANs, ecore.ILT: h.ILTUsed, ecore.SB: 1 + blocks.Cnt - blocks.Free,
-		ecore.CNQRAM: 0,
+		ecore.CNQRAM: 0, ecore.LL2Queue: 0,
 	}
 	if h.Hwfn == 0 && d.contexts.on {
 		uses[ecore.CNQRAM] = len(d.verbs.Notifications())
+	}
+	if h.Hwfn == 0 && d.light.manager != nil {
+		uses[ecore.LL2Queue] = len(d.light.manager.Conns())
 	}
 	for r, s := range h.Shares {
 		one := share{of: ecore.Resource(r), limit: s.Num}
 		switch one.of {
 		case ecore.L2Queue:
 			one.limit = d.l2Queues(s.Num)
+		case ecore.LL2Queue:
+			one.limit = min(s.Num, ll2.MaxConns)
 		case ecore.SB: // those that have a vector, and the slowpath's
 			one.limit = min(s.Num, 1+blocks.Cnt)
 		}

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/rdma"
 	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
@@ -181,10 +182,11 @@ func fromCore(t ecore.Tunnels) l2.TunnelParams {
 // open opens or closes RDMA and the netdev of the host function.
 func (d *Device) open(open bool) error {
 	if d.core.open = open; !open {
+		d.light.stop()
 		d.contexts.stop()
 		return d.setNetdev(&d.cfg)
 	}
-	return errors.Join(d.giveShares(), d.contexts.start(), d.setNetdev(&d.cfg))
+	return errors.Join(d.giveShares(), d.contexts.start(), d.light.start(), d.setNetdev(&d.cfg))
 }
 
 // RamrodName names a command: "ETH VPORT_START".
@@ -194,6 +196,8 @@ func RamrodName(c ecore.RamrodCount) string {
 		return fmt.Sprintf("%v %v", c.Protocol, l2.Command(c.Cmd))
 	case cxt.IWARP:
 		return fmt.Sprintf("%v %v", c.Protocol, rdma.Command(c.Cmd))
+	case cxt.Core:
+		return fmt.Sprintf("%v %v", c.Protocol, ll2.Command(c.Cmd))
 	}
 	return c.String()
 }

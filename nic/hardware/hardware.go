@@ -60,6 +60,12 @@ type Function interface {
 	// Sent reports that frames of that queue have left, and returns when the device
 	// wants to be polled again.
 	Sent(frames int, now frame.Time) frame.Time
+	// SYN takes an opening segment of TCP, a packet (borrowed) behind an Ethernet
+	// header; the device answers with NIC.Opened, at once or later. False: the device
+	// has no way of its own for it. With a reason it is dropped.
+	SYN(h ether.Header, packet []byte, off frame.Offload) (taken bool, why frame.DropReason)
+	// Isles hear of data that TCP receives out of order; nil: nobody does.
+	Isles() Isles
 	// Closed shows the device a frame that a closed port drops.
 	Closed(b []byte, now frame.Time)
 	// Host is the operating system's interface.
@@ -74,6 +80,18 @@ type Function interface {
 	// returns the tracer for those that do.
 	SetTracer(t frame.Tracer) frame.Tracer
 	View
+}
+
+// Isles count data that a TCP connection has received beyond a gap, by offsets of its
+// stream: each run of it is an isle.
+type Isles interface {
+	// Room tells whether data [left, right) may be kept.
+	Room(conn, left, right uint64) bool
+	// Add says that it is; Reached that all before next is in order, and returns
+	// whether isles are left; Gone that nothing is kept any more.
+	Add(conn, left, right uint64)
+	Reached(conn, next uint64) (left bool)
+	Gone(conn uint64)
 }
 
 // View is what a device knows for display.
@@ -108,6 +126,12 @@ type NIC interface {
 	Failed(failed bool)
 	// Received gives back a frame that Hold took.
 	Received(f *frame.Frame)
+	// Opened takes a SYN that the device was given, borrowed: the IP packet.
+	Opened(packet []byte, off frame.Offload)
+	// TakeEtherType has take see the frames of an EtherType that come for the NIC's
+	// station, their headers and what follows, borrowed, until remove is called; false:
+	// it does not want one.
+	TakeEtherType(typ uint16, take func(h ether.Header, body []byte) bool) (remove func())
 	// Traffic counts what has passed.
 	Traffic() Traffic
 	// Bench is what selftests use.
@@ -129,8 +153,6 @@ type Bench interface {
 	// wait for the next Poll.
 	Loop(on bool)
 	Looping() bool
-	// SendSelf sends a payload to the NIC's own station; heard gets it.
-	SendSelf(payload []byte, heard func([]byte))
 	// ClockCounter is the free-running counter of the hardware clock, and how much
 	// faster it is set to run.
 	ClockCounter(now frame.Time) (ns, ppb int64)

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/hostfn"
 	"tapir/nic/verbs"
 	"tapir/nic/view"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -74,6 +75,14 @@ func (idle) Batch(int, frame.Time) {}
 
 // Sent implements hardware.Function.
 func (idle) Sent(int, frame.Time) frame.Time { return frame.Never }
+
+// SYN implements hardware.Function.
+func (idle) SYN(ether.Header, []byte, frame.Offload) (bool, frame.DropReason) {
+	return false, frame.DropNone
+}
+
+// Isles implements hardware.Function.
+func (idle) Isles() hardware.Isles { return nil }
 
 // Closed implements hardware.Function.
 func (idle) Closed([]byte, frame.Time) {}

@@ -43,6 +43,14 @@ type Packet struct {
 	shared bool      // an operating system may want it
 }
 
+// Packet is the IP packet as it came, borrowed; nil: it came in fragments.
+func (p *Packet) Packet() []byte {
+	if p.whole != nil {
+		return nil
+	}
+	return p.packet
+}
+
 // Verdict says what becomes of the frame in hand.
 type Verdict uint8
 

@@ -36,6 +36,8 @@ type Conn struct {
 	wantProbe bool // a window or keep-alive probe is due
 	passive   bool
 	half      bool // passive and not established yet: in Listener.pending
+	landed    bool // the engine's Isles know of it
+	ashore    bool // and have some of it
 
 	sender
 	rcv   receive.Stream
@@ -194,6 +196,10 @@ func (c *Conn) Context() []SavedPacket { return c.record.Packets() }
 func (c *Conn) releaseBuffers() {
 	c.snd.Release()
 	c.rcv.Held.Release(&c.e.held)
+	if c.landed {
+		c.landed, c.ashore = false, false
+		c.e.isles.Gone(c.place.Deadline.ID)
+	}
 }
 
 // finish ends the connection: the handler's last call, then oblivion.

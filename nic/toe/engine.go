@@ -41,6 +41,7 @@ type Engine struct {
 	passive   admission.Limiter // passive opens
 	held      reassembly.Store  // out-of-order data
 	rings     recovery.Rings
+	isles     Isles // nil: nobody counts them
 	stats     Stats
 	segTOS    uint8 // of the segment in hand
 	starved   bool  // the pool had no frame in this Poll

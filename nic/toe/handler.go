@@ -76,3 +76,19 @@ type Output interface {
 	// Room is the number of frames that Transmit still accepts.
 	Room() int
 }
+
+// Isles hear of the data that connections receive beyond a gap, by offsets of the
+// stream: each run of it is an isle.
+type Isles interface {
+	// Room tells whether data [left, right) may be kept.
+	Room(conn, left, right uint64) bool
+	// Add says that it is; Reached that all before next is in order, and returns
+	// whether isles are left; Gone that nothing is kept any more.
+	Add(conn, left, right uint64)
+	Reached(conn, next uint64) (left bool)
+	Gone(conn uint64)
+}
+
+// SetIsles has i hear of the isles of all connections; it is called before there are
+// any.
+func (e *Engine) SetIsles(i Isles) { e.isles = i }

@@ -291,6 +291,9 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 		c.rcv.MSS = max(c.rcv.MSS, min(segSize, c.mtu))
 		policy := receive.Policy{Delay: c.e.cfg.DelayedAck, Window: c.e.cfg.RcvWnd}
 		c.rcv.InOrder(&c.e.held, (*sink)(c), data, h.Flags.Has(tcp.PSH), policy, now)
+		if c.ashore {
+			c.ashore = c.e.isles.Reached(c.place.Deadline.ID, c.rcv.Next())
+		}
 	}
 	if c.rcv.AtFin() && !c.wantAbort && !c.gone {
 		c.finReceived(now)
@@ -299,6 +302,12 @@ func (c *Conn) receive(h *tcp.Header, off int64, data []byte, segSize int, now f
 
 // receiveOOO handles data that does not begin at RCV.NXT.
 func (c *Conn) receiveOOO(off uint64, data []byte, now frame.Time) {
+	isles, id, end := c.e.isles, c.place.Deadline.ID, off+uint64(len(data))
+	if isles != nil && !isles.Room(id, off, end) {
+		c.rcv.Due = true
+		c.e.drop(drop.Reassembly)
+		return
+	}
 	var take reassembly.Taker
 	if h, ok := c.h.(OOOReceiver); ok && !c.wantAbort {
 		take = func(off uint64, data []byte) int { return h.ReceiveOOO(c, off, data, now) }
@@ -308,6 +317,10 @@ func (c *Conn) receiveOOO(off uint64, data []byte, now frame.Time) {
 		return
 	}
 	c.e.stats.OutOfOrder++
+	if isles != nil {
+		isles.Add(id, off, end)
+		c.landed, c.ashore = true, true
+	}
 }
 
 // sink is a connection as its receiving half sees it.

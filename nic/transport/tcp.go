@@ -11,6 +11,7 @@ import (
 	"tapir/nic/port"
 	"tapir/nic/toe"
 	"tapir/wire/drop"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	ipproto "tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -33,8 +34,12 @@ type TCP struct {
 	Engine *toe.Engine
 	// Failed: the hardware's offloads have, and nothing is sent.
 	Failed bool
-	env    Env
-	lost   []lost
+	// SYN gives the hardware an opening segment, which comes back by Opened; see
+	// hardware.Function.
+	SYN  func(h ether.Header, packet []byte, off frame.Offload) (taken bool, why frame.DropReason)
+	syn  *ip.Packet // that the hardware has in hand; nil: none
+	env  Env
+	lost []lost
 }
 
 // NewTCP makes an engine in env.
@@ -69,11 +74,48 @@ func (t *TCP) Receive(p *ip.Packet) ip.Verdict {
 		}
 	}
 	p.Offloaded = true
+	if tcp.Flags(p.Body[13])&(tcp.SYN|tcp.ACK) == tcp.SYN {
+		if packet := p.Packet(); packet != nil {
+			t.syn, p.Verdict = p, ip.Consumed
+			taken, why := t.SYN(p.Ether, packet, p.Off)
+			t.syn = nil
+			switch {
+			case why != frame.DropNone:
+				return p.Discard(why)
+			case taken:
+				return p.Verdict
+			}
+		}
+	}
+	return t.segment(p)
+}
+
+// segment gives the engine a segment.
+func (t *TCP) segment(p *ip.Packet) ip.Verdict {
 	if t.Engine.Segment(&p.IP, p.Body, p.Off, p.Now) {
 		return ip.Consumed
 	}
 	t.Engine.Reset(&p.IP, p.Body)
 	return p.Discard(drop.NoListener)
+}
+
+// Opened takes a SYN that the hardware was given, mostly that which is in hand.
+func (t *TCP) Opened(packet []byte, off frame.Offload, now frame.Time) {
+	h, body, err := ipproto.Parse(packet)
+	if err != nil {
+		return // it was parsed before
+	}
+	p := ip.Packet{IP: h, Body: body, Off: off, Now: now}
+	v := t.segment(&p)
+	switch {
+	case t.syn != nil:
+		t.syn.Verdict, t.syn.Reason = v, p.Reason
+	case v == ip.Dropped:
+		t.env.Wire.Drops.Count(p.Reason)
+		fallthrough
+	default:
+		t.env.Notes.Take() // which belong to no frame in hand
+	}
 }
 
 // Owns implements ip.Transport.

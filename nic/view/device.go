@@ -77,3 +77,25 @@ type DevlinkResource struct {
 	Size int    `json:"size"`
 	Occ  *int   `json:"occ,omitempty"` // nil: nobody counts
 }
+
+// LL2Info describes a light L2 connection of the driver core.
+type LL2Info struct {
+	Handle    int    `json:"ll2"`
+	Type      string `json:"type"`
+	State     string `json:"state"`
+	CID       int    `json:"cid"`
+	MTU       int    `json:"mtu"`
+	TxDest    string `json:"tx_dest"`
+	RxDescs   int    `json:"rx_descs"`
+	RxPosted  int    `json:"rx_posted"` // buffers that wait for packets
+	TxDescs   int    `json:"tx_descs"`
+	TxPending int    `json:"tx_pending"` // packets that have not left
+	RxPackets uint64 `json:"rx_packets"`
+	RxBytes   uint64 `json:"rx_bytes"`
+	TxPackets uint64 `json:"tx_packets"`
+	TxBytes   uint64 `json:"tx_bytes"`
+	TxDropped uint64 `json:"tx_dropped"` // sent to DROP
+	TxFailed  uint64 `json:"tx_failed"`
+	TooBig    uint64 `json:"too_big"`
+	NoBuffer  uint64 `json:"no_buffer"`
+}

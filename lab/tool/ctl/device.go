@@ -109,6 +109,7 @@ var tables = map[string]table{
 	}),
 	"link": ofFastLinQ("link", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLink() }),
 	"mfw":  ofFastLinQ("mfw", func(h *fastlinq.Device, now frame.Time) any { return h.ShowMFW(now) }),
+	"ll2":  ofFastLinQ("ll2", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLL2() }),
 	"nvm":  ofFastLinQ("nvm", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowNVM() }),
 	"tlv":  ofFastLinQ("tlv", func(h *fastlinq.Device, now frame.Time) any { return h.ShowTLV(now) }),
 }

@@ -25,7 +25,7 @@ func FuzzRequest(f *testing.F) {
 		"/v1/do/hwtstamp.rx":      `{"Type": 1, "Sequence": 7}`,
 		"/v1/do/" + eepromCommand: `{"Offset": 1, "Length": 2}`,
 		"/v1/do/" + flashCommand:  `{"Offset": 1, "Data": "AAA="}`, "/v1/do/" + selftestCommand: `true`,
-		"/v1/do/" + devlinkCommand: `{}`, "/v1/do/" + registersCommand: ``, "/v1/do/" + dumpCommand: ``,
+		"/v1/do/" + devlinkCommand: `{}`, "/v1/do/" + ll2Command: `{"Count": 1}`, "/v1/do/" + registersCommand: ``, "/v1/do/" + dumpCommand: ``,
 	} {
 		f.Add(path, []byte(body))
 	}

@@ -145,8 +145,8 @@ const (
 	maxRoCEQPs    = 32 * 1024
 	maxIWARPQPs   = 64*1024 - 256
 	MaxSRQs       = 32 * 1024
-	coreCIDs      = 1 + 4 // the slowpath queue, and light L2 queues
-	pfQueues      = 12    // physical queues of a PF: a traffic class each, and 4 of its own
+	coreCIDs      = 1 + 4 + 2 // the slowpath queue, light L2 connections, and those whose contexts are tested
+	pfQueues      = 12        // physical queues of a PF: a traffic class each, and 4 of its own
 	vfQueues      = 1
 	cqFromRDMA    = 2
 	eqExtra       = 2 * 120

@@ -110,12 +110,12 @@ func TestRelaxedProbe(t *testing.T) {
 // IN-17
 func TestPersonality(t *testing.T) {
 	for p, want := range map[Personality]map[cxt.Protocol]int{
-		Eth:      {cxt.Core: 5, cxt.Eth: 64},
-		EthRoCE:  {cxt.Core: 5, cxt.Eth: 64, cxt.RoCE: 128},
-		EthIWARP: {cxt.Core: 5, cxt.Eth: 64, cxt.IWARP: 64},
-		EthRDMA:  {cxt.Core: 5, cxt.Eth: 64, cxt.RoCE: 128},
-		ISCSI:    {cxt.Core: 5, cxt.Eth: 64, cxt.ISCSI: 20},
-		FCoE:     {cxt.Core: 5, cxt.Eth: 64, cxt.FCoE: 20},
+		Eth:      {cxt.Core: 7, cxt.Eth: 64},
+		EthRoCE:  {cxt.Core: 7, cxt.Eth: 64, cxt.RoCE: 128},
+		EthIWARP: {cxt.Core: 7, cxt.Eth: 64, cxt.IWARP: 64},
+		EthRDMA:  {cxt.Core: 7, cxt.Eth: 64, cxt.RoCE: 128},
+		ISCSI:    {cxt.Core: 7, cxt.Eth: 64, cxt.ISCSI: 20},
+		FCoE:     {cxt.Core: 7, cxt.Eth: 64, cxt.FCoE: 20},
 	} {
 		for _, from := range []string{"NVM", "caller"} {
 			x := single(t)

@@ -68,10 +68,7 @@ func (h *Hwfn) slowpath(now frame.Time) {
 func (d *Device) Look(now frame.Time) (any bool) {
 	d.now = now
 	for _, h := range d.Hwfns {
-		if h.sp.ack != h.sp.prod || h.attn.seen != h.attn.line.prod {
-			any = true
-			h.slowpath(now)
-		}
+		any = h.Look(now) || any
 		for _, sb := range h.sbs[1:] {
 			if sb != nil && sb.handler != nil && sb.UpdateIdx() {
 				any = true
@@ -79,6 +76,15 @@ func (d *Device) Look(now frame.Time) (any bool) {
 				sb.Ack(Nop, true, now)
 			}
 		}
+	}
+	return any
+}
+
+// Look is that of the slowpath of one hwfn.
+func (h *Hwfn) Look(now frame.Time) (any bool) {
+	h.dev.now = now
+	if any = h.sp.ack != h.sp.prod || h.attn.seen != h.attn.line.prod; any {
+		h.slowpath(now)
 	}
 	return any
 }

@@ -83,7 +83,7 @@ type Device struct {
 	SetLoopback func(on bool, now frame.Time)
 	// Send sends the payload of a test frame to the NIC's own station, and
 	// heard gets what comes back, borrowed.
-	Send func(payload []byte, heard func(payload []byte), now frame.Time)
+	Send func(payload []byte, heard func(payload []byte), now frame.Time) error
 }
 
 // Image is an image of the flash, and the CRC-32 that its directory has.

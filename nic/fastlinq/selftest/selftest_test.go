@@ -79,7 +79,10 @@ func newRig() *rig {
 		Counter:     func(now frame.Time) (int64, int64) { return int64(now) + int64(now)/1_000_000*r.rate/1000, r.ppb },
 		Images:      func() ([]Image, error) { return r.images, nil },
 		SetLoopback: func(on bool, _ frame.Time) { r.looped = on },
-		Send:        func(b []byte, heard func([]byte), _ frame.Time) { r.wire, r.heard = append(r.wire, b), heard },
+		Send: func(b []byte, heard func([]byte), _ frame.Time) error {
+			r.wire, r.heard = append(r.wire, b), heard
+			return nil
+		},
 	}
 	return r
 }
@@ -185,9 +188,9 @@ func TestBrokenModels(t *testing.T) {
 		{"the clock stands", func(r *rig) { r.rate = -1_000_000_000 }, Clock, status.IO},
 		{"an image is damaged", func(r *rig) { r.images[0].Data = []byte("Firmware") }, NVM, status.IO},
 		{"no images", func(r *rig) { r.images = nil }, NVM, status.NoEnt},
-		{"the wire eats the frame", func(r *rig) { r.Send = func([]byte, func([]byte), frame.Time) {} }, Loopback, status.Timeout},
+		{"the wire eats the frame", func(r *rig) { r.Send = func([]byte, func([]byte), frame.Time) error { return nil } }, Loopback, status.Timeout},
 		{"the frame is cut", func(r *rig) {
-			r.Send = func(b []byte, heard func([]byte), _ frame.Time) { heard(b[:len(b)-1]) }
+			r.Send = func(b []byte, heard func([]byte), _ frame.Time) error { heard(b[:len(b)-1]); return nil }
 		}, Loopback, status.IO},
 	} {
 		r := newRig()

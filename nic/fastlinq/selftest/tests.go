@@ -166,13 +166,12 @@ func (r *Run) loopback(now frame.Time) error {
 		out = bytes.Clone(out)
 		out[len(out)/2] ^= 1
 	}
-	r.dev.Send(out, func(b []byte) {
+	r.until = now.Add(frameWait)
+	r.waits = func(frame.Time) (bool, error) { return heard, failed }
+	return r.dev.Send(out, func(b []byte) {
 		heard = true
 		if !bytes.Equal(b, testFrame) {
 			failed = status.IO.Errorf("the frame came back changed")
 		}
 	}, now)
-	r.until = now.Add(frameWait)
-	r.waits = func(frame.Time) (bool, error) { return heard, failed }
-	return nil
 }

@@ -52,6 +52,7 @@ interop: build
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,$(GO) run ./lab/check/states)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestSpeeds$$' ./lab/node/nicnode -interop)
 
 newer:
 	@sh .ci/newer

@@ -90,6 +90,13 @@ func TestSYNsWaitForTheInterrupt(t *testing.T) {
 	if got := s.take(); len(got) != buffers || n.ll2Of(ll2.IWARP).RxPosted != buffers {
 		t.Errorf("%d answers to %d SYNs", len(got), buffers)
 	}
+	// One that does not fit goes to TCP at once.
+	s.transmit(n.dev.cfg.MAC, ether.TypeIPv4, segment(peer4, nic4,
+		tcp.Header{SrcPort: 999, DstPort: rdmaPort, Seq: 100, Flags: tcp.SYN, Window: 9}, make([]byte, 200)))
+	w.run(time.Millisecond)
+	if c := n.ll2Of(ll2.IWARP); len(s.take()) != 1 || int(c.RxPackets) != buffers || c.TooBig != 0 {
+		t.Errorf("a SYN with data: %+v", c)
+	}
 }
 
 // Data beyond a gap lies on isles, of which a function has 256 and one for each queue
@@ -314,5 +321,25 @@ func TestSYNAllocatesNothing(t *testing.T) {
 	}
 	if c := n.ll2Of(ll2.IWARP); c.RxPackets != 201 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// After a driver that crashed, or firmware that was stuck when the function was unloaded,
+// the next load has its connections again.
+//
+// LL-03 IW-22
+func TestLightL2AfterFailures(t *testing.T) {
+	for _, how := range [][]string{{"driver=crashed", "driver_role=kdump", "driver=loaded"},
+		{"chip_fault=storm", "driver=unloaded", "chip_fault=none", "driver=loaded"}, {"driver=quiet", "driver=loaded"}} {
+		w, n, s := pair(t, Config{})
+		for _, s := range how {
+			n.set(s)
+			w.run(10 * time.Second)
+		}
+		answered(w, n, s)
+		handshake(w, n, s)
+		if c := n.ll2Of(ll2.IWARP); c.RxPackets != 1 || n.ll2Of(ll2.OOO).State != "established" {
+			t.Errorf("%v: %+v", how, n.dev.ShowLL2())
+		}
 	}
 }

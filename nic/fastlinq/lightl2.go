@@ -268,9 +268,9 @@ func (i isles) Room(conn, left, right uint64) bool {
 }
 
 // Add implements hardware.Isles.
-func (i isles) Add(conn, left, right uint64) {
+func (i isles) Add(conn, left, right uint64, held bool) {
 	if i.l.isles != nil {
-		i.l.isles.Add(conn, left, right)
+		i.l.isles.Add(conn, left, right, held)
 	}
 }
 

@@ -87,9 +87,10 @@ type Function interface {
 type Isles interface {
 	// Room tells whether data [left, right) may be kept.
 	Room(conn, left, right uint64) bool
-	// Add says that it is; Reached that all before next is in order, and returns
-	// whether isles are left; Gone that nothing is kept any more.
-	Add(conn, left, right uint64)
+	// Add says that it is; held: in a buffer, not at its target. Reached says that all
+	// before next is in order, and returns whether isles are left; Gone that nothing is
+	// kept any more.
+	Add(conn, left, right uint64, held bool)
 	Reached(conn, next uint64) (left bool)
 	Gone(conn uint64)
 }

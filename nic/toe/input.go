@@ -308,6 +308,7 @@ func (c *Conn) receiveOOO(off uint64, data []byte, now frame.Time) {
 		c.e.drop(drop.Reassembly)
 		return
 	}
+	before := c.rcv.Held.Octets()
 	var take reassembly.Taker
 	if h, ok := c.h.(OOOReceiver); ok && !c.wantAbort {
 		take = func(off uint64, data []byte) int { return h.ReceiveOOO(c, off, data, now) }
@@ -318,7 +319,7 @@ func (c *Conn) receiveOOO(off uint64, data []byte, now frame.Time) {
 	}
 	c.e.stats.OutOfOrder++
 	if isles != nil {
-		isles.Add(id, off, end)
+		isles.Add(id, off, end, c.rcv.Held.Octets() > before)
 		c.landed, c.ashore = true, true
 	}
 }

@@ -2,6 +2,7 @@ package ll2
 
 import (
 	"slices"
+	"sort"
 
 	"tapir/wire/enum"
 )
@@ -32,7 +33,8 @@ func (e Event) String() string { return enum.Name(eventNames[:], e, "Event(%d)")
 const Isles = 256
 
 // Archipelagos are the isles of all connections of a function, and the buffers of
-// their OOO connection: each segment that lies on an isle takes one. It keeps no data.
+// their OOO connection: each segment on an isle whose data is held takes one. It keeps no
+// data itself.
 type Archipelagos struct {
 	buffers, free   int
 	isles, maxIsles int
@@ -54,16 +56,14 @@ func NewArchipelagos(buffers, conns int) *Archipelagos {
 
 // place is where data lies: the isles [from, to) that it touches.
 func place(list []isle, left, right uint64) (from, to int) {
-	for from < len(list) && list[from].right < left {
-		from++
-	}
+	from = sort.Search(len(list), func(i int) bool { return list[i].right >= left })
 	for to = from; to < len(list) && list[to].left <= right; to++ {
 	}
 	return from, to
 }
 
-// Room tells whether a segment with data of offsets [left, right) can be kept: it needs a
-// buffer, and, unless it touches another isle, an isle. What cannot is counted.
+// Room tells whether a segment with data of offsets [left, right) can be kept: there is a
+// buffer and, unless it touches another isle, an isle. What cannot is counted.
 func (a *Archipelagos) Room(conn, left, right uint64) bool {
 	from, to := place(a.conns[conn], left, right)
 	if a.free > 0 && (from < to || a.isles < a.maxIsles) {
@@ -73,14 +73,18 @@ func (a *Archipelagos) Room(conn, left, right uint64) bool {
 	return false
 }
 
-// Add takes a segment that Room has found room for.
-func (a *Archipelagos) Add(conn, left, right uint64) Event {
+// Add takes a segment that Room has found room for. It has a buffer if it is held.
+func (a *Archipelagos) Add(conn, left, right uint64, held bool) Event {
+	buffers := 0
+	if held {
+		buffers = 1
+	}
 	list := a.conns[conn]
 	from, to := place(list, left, right)
 	if from == to {
 		a.isles++
-		a.free--
-		a.conns[conn] = slices.Insert(list, from, isle{left, right, 1})
+		a.free -= buffers
+		a.conns[conn] = slices.Insert(list, from, isle{left, right, buffers})
 		return a.note(AddNewIsle)
 	}
 	i, e := &list[from], AddIsleLeft
@@ -92,8 +96,8 @@ func (a *Archipelagos) Add(conn, left, right uint64) Event {
 	case left >= i.left:
 		e = AddIsleRight
 	}
-	a.free--
-	i.buffers++
+	a.free -= buffers
+	i.buffers += buffers
 	i.left, i.right = min(i.left, left), max(right, list[to-1].right)
 	for _, o := range list[from+1 : to] {
 		i.buffers += o.buffers

@@ -67,14 +67,15 @@ var layout = []line{
 	{"nic", and(protocols, "nic")},
 
 	{"nic/ring", []string{"nic/verbs"}},
-	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/abi", "nic/uapi/ipc",
+	{"nic/umode", and(device, "nic/ring", "nic/sched", "nic/umode", "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/ipc",
 		"nic/uapi/relay", "nic/uapi/runtimedir")},
 	{"nic/umode/eventfile", []string{"nic/sched", "nic/verbs"}},
-	{"nic/umode/proxy", and(device, "nic/uapi/abi", "nic/uapi/errno", "nic/uapi/ipc")},
+	{"nic/umode/proxy", and(device, "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/errno", "nic/uapi/ipc")},
 	{"nic/uapi/...", and(device, "nic/uapi")},
 	{"nic/uapi/relay", and(device, "nic/uapi", "nic/umode/proxy")},
 	{"nic/uapi/phc", []string{"wire", "ptp", "nic/ptp", "nic/uapi/errno", "nic/uapi/trap"}},
-	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/errno")},
+	{"nic/uapi/doorbell", []string{"nic/uapi/ipc"}},
+	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/errno")},
 	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi", "nic/uapi/errno")},
 
 	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},

@@ -374,7 +374,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// TestNoPrograms keeps what compilers make out of the repository.
+// TestNoPrograms keeps what compilers make out of the repository, but the library that
+// programs load, of which nic/uapi/doorbell compares each octet with its source's.
 func TestNoPrograms(t *testing.T) {
 	out, err := exec.Command("git", "-C", "..", "ls-files").Output()
 	if err != nil {
@@ -389,7 +390,7 @@ func TestNoPrograms(t *testing.T) {
 		magic := make([]byte, 4)
 		_, _ = io.ReadFull(f, magic)
 		f.Close()
-		if string(magic) == "\x7fELF" {
+		if string(magic) == "\x7fELF" && !strings.HasPrefix(name, "nic/uapi/doorbell/doorbell_") {
 			t.Errorf("%s is a program: remove it", strings.TrimSpace(name))
 		}
 	}

@@ -15,12 +15,12 @@ import (
 
 func newRun() *cobra.Command {
 	var o uapi.Options
-	via, gid := "seccomp", "mac"
+	via, gid := "auto", "mac"
 	cmd := inOrder(&cobra.Command{
 		Use:   "run [--nic NAME[,NAME]] [--] PROGRAM [ARGUMENT]...",
 		Short: "Run an unmodified program on running NICs",
 		Long: "Run starts a program of the distribution, as it is, for which the NICs' hardware is the\n" +
-			"machine's own. It needs no root, module or preloaded library, serves static programs and\n" +
+			"machine's own. It needs no root, module or C compiler, serves static programs and\n" +
 			"everything that the program starts, and ends when the last of these has ended, with the\n" +
 			"program's exit code.\n\n" +
 			"RDMA programs over libibverbs and librdmacm, such as rping, ib_write_bw -R or fi_pingpong,\n" +
@@ -58,21 +58,24 @@ func newRun() *cobra.Command {
 		flag{&o.KillAfterPosts, "kill-after-posts", "", "kill the RDMA program right after its `n`th post to a send " +
 			"queue, to test how its peer reacts"},
 		flag{&via, "via", "",
-			"`how` the program's system calls are served: seccomp, or preload where the kernel or another\n" +
-				"supervisor refuses that: dynamic programs alone, by a library that a C compiler makes once"},
+			"`how` the program reaches the NIC: auto, by system calls that a filter of the kernel traps, while\n" +
+				"a dynamic program posts to RDMA queues without any; trap, by system calls alone; or preload\n" +
+				"where the kernel or another supervisor refuses the filter: dynamic programs alone, by a library\n" +
+				"that a C compiler makes once"},
 	)
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
 
 // vias are the values of --via.
-var vias = map[string]trap.Via{"seccomp": trap.Seccomp, "preload": trap.Preload}
+var vias = map[string]uapi.Options{"auto": {}, "trap": {NoDoorbells: true}, "preload": {Via: trap.Preload}}
 
 func runProgram(cmd *cobra.Command, o uapi.Options, via, gid string) error {
-	var ok bool
-	if o.Via, ok = vias[via]; !ok {
-		return usage.Errorf("--via %q: want seccomp or preload", via)
+	how, ok := vias[via]
+	if !ok {
+		return usage.Errorf("--via %q: want auto, trap or preload", via)
 	}
+	o.Via, o.NoDoorbells = how.Via, how.NoDoorbells
 	if o.KillAfterPosts < 0 {
 		return usage.Errorf("--kill-after-posts %d: want 1 or more", o.KillAfterPosts)
 	}

@@ -2,6 +2,7 @@ package ring
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"tapir/nic/verbs"
 )
@@ -224,6 +225,7 @@ func (r *RecvQueue) Resize(maxWR int) error {
 type CompletionQueue struct {
 	queue
 	ring producer
+	by   *atomic.Uint32 // what the program waits for; nil: the ring's own word says it
 	cqe  [cqeLen]byte
 }
 
@@ -261,13 +263,21 @@ func (c *CompletionQueue) Push(wc *verbs.WC) {
 	c.ring.advance()
 }
 
+// ArmedBy has the queue look at w, not at the word of its ring, for what the program
+// waits for: 0 nothing, 1 the next completion that is solicited or failed, 2 the
+// next. With nil the ring's word says it again.
+func (c *CompletionQueue) ArmedBy(w *atomic.Uint32) { c.by = w }
+
 // Awaited implements verbs.Sink. A program that sleeps on the word is woken at
 // once; another word that it has put there meanwhile is not lost.
 func (c *CompletionQueue) Awaited(solicited bool) (asked, told bool) {
 	if c.ring.mem == nil {
 		return false, false
 	}
-	w := word(c.ring.mem, offArmed)
+	w := c.by
+	if w == nil {
+		w = word(c.ring.mem, offArmed)
+	}
 	switch w.Load() {
 	case armedNot:
 		return false, false

@@ -9,7 +9,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi/abitest"
-	"tapir/nic/uapi/ipc"
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/umode/proxy"
 	"tapir/nic/verbs"
 )
@@ -22,12 +22,13 @@ func quiet(t testing.TB) (q *QP, cq *CQ, device *ring.SendQueue, completions *ri
 	t.Cleanup(arena.Close)
 	fd := must[int](t)(arena.Program())
 	c := &Context{session: newSession(ours), qps: map[uint32]*QP{}}
-	_, memory, err := ipc.NewMemory("bells", 4096)
+	bells, memory, err := doorbell.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.session.bells = must[*proxy.Bells](t)(proxy.OpenBells(memory, must[int](t)(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))))
+	c.session.bells = must[*doorbell.Bells](t)(doorbell.Open(memory, must[int](t)(unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK))))
 	_ = unix.Close(memory)
+	t.Cleanup(bells.End)
 	c.dev = &file{session: c.session, number: 1}
 	c.session.fds[0] = fd
 	if c.dev.os, err = c.session.take(0, "rings"); err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/umode/eventfile"
 	"tapir/nic/umode/proxy"
@@ -31,8 +32,8 @@ type session struct {
 	fds   map[uint32]int // received and not yet taken, by number
 	files uint32
 
-	bells     *proxy.Bells // nil: none yet
-	bellFree  []int        // numbers that were given back
+	bells     *doorbell.Bells // nil: none yet
+	bellFree  []int           // numbers that were given back
 	bellsUsed int
 }
 
@@ -186,7 +187,7 @@ func (s *session) openBells(first uint32) error {
 		return nil
 	}
 	var err error
-	s.bells, err = proxy.OpenBells(memory, s.fds[first+1])
+	s.bells, err = doorbell.Open(memory, s.fds[first+1])
 	if err == nil {
 		_ = syscall.Close(memory)
 		delete(s.fds, first)

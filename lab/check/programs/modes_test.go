@@ -21,12 +21,12 @@ type Mode struct {
 
 // The modes. The first is what everybody uses.
 var (
-	Seccomp = Mode{Name: "seccomp"}
-	ProcMem = Mode{Name: "proc-mem", Flags: []string{"--proc-mem"}}
+	Auto    = Mode{Name: "auto"}
+	Trap    = Mode{Name: "trap", Flags: []string{"--via", "trap", "--proc-mem"}}
 	Preload = Mode{Name: "preload", Flags: []string{"--via", "preload"}}
-	Timer   = Mode{Name: "timer", Timer: true}
+	Timer   = Mode{Name: "timer", Timer: true} // the timer takes the place of the doorbells
 
-	Modes = []Mode{Seccomp, ProcMem, Preload, Timer}
+	Modes = []Mode{Auto, Trap, Preload, Timer}
 )
 
 //go:embed testdata/timer.c

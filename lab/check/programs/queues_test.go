@@ -24,7 +24,7 @@ func TestQueues(t *testing.T) {
 	l := newLab(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
-	p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, Seccomp, []string{python, script, IPv4, "7700"})})
+	p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: l.dir, Argv: l.under(server, Auto, []string{python, script, IPv4, "7700"})})
 	if err != nil {
 		t.Fatal(err)
 	}

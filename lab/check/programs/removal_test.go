@@ -15,7 +15,7 @@ func TestNICEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*within)
 	defer cancel()
 	run := func(nic string, argv ...string) *process.Process {
-		p, err := process.Start(ctx, l.side(nic).NS, process.Options{Dir: l.dir, Argv: l.under(nic, Seccomp, argv)})
+		p, err := process.Start(ctx, l.side(nic).NS, process.Options{Dir: l.dir, Argv: l.under(nic, Auto, argv)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -101,8 +101,8 @@ func ways(dir string) map[string]func(nic string, argv []string) []string {
 	}
 	runtimeDir := os.Getenv("XDG_RUNTIME_DIR")
 	return map[string]func(string, []string) []string{
-		bare:      via("seccomp", []string{"chroot", dir}),
-		"seccomp": via("seccomp", enter),
+		bare:      via("auto", []string{"chroot", dir}),
+		"auto":    via("auto", enter),
 		"preload": via("preload", enter),
 		"launcher": func(nic string, argv []string) []string {
 			const script = `mkdir -p "$0$1" && mount --bind "$1" "$0$1" && mount -t proc proc "$0/proc" && shift && exec chroot "$0" "$@"`
@@ -127,7 +127,7 @@ func TestRoots(t *testing.T) {
 						if nic == inside {
 							return under(nic, argv)
 						}
-						return l.under(nic, Seccomp, argv)
+						return l.under(nic, Auto, argv)
 					}})
 				})
 			}
@@ -202,12 +202,13 @@ func TestStatic(t *testing.T) {
 	}{
 		"C":            {[]string{"cc", "-static", abi}, false},
 		"musl":         {[]string{"musl-gcc", abi}, true},
+		"sanitized":    {[]string{"cc", "-fsanitize=address,undefined", abi}, true},
 		"musl, static": {[]string{"musl-gcc", "-static", abi}, false},
 		"Go":           {[]string{"go", "./testdata/goabi"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := compiled(t, c.argv...)
-			vias := []string{"seccomp"}
+			vias := []string{"auto", "trap"}
 			if c.dynamic {
 				vias = append(vias, "preload")
 			}
@@ -225,6 +226,6 @@ func TestStatic(t *testing.T) {
 	dynamic := compiled(t, "cc", ping, "-lrdmacm", "-libverbs")
 	for _, files := range [][2]string{{static, dynamic}, {dynamic, static}, {static, static}} {
 		c := Cell{Name: strings.Join(files[:], " "), Server: files[0] + " -s " + IPv4, Client: files[1] + " " + IPv4, Want: "ping 2 back"}
-		runCell(t, l, c, Seccomp)
+		runCell(t, l, c, Auto)
 	}
 }

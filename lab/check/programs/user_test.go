@@ -38,7 +38,7 @@ func userCells(tapir, dir string) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.Close()) }()
 	for _, c := range few() {
-		_, failed := l.Run(ctx, c, Seccomp)
+		_, failed := l.Run(ctx, c, Auto)
 		err = errors.Join(err, failed)
 	}
 	return err

@@ -15,6 +15,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
@@ -33,8 +34,8 @@ const (
 // which the NICs' process serves, and of the files by which programs find them.
 // If the process does not serve them, there are no devices, and the user is
 // told when the program looks for one.
-func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.Handler, done func(), err error) {
-	files, why := dialNICs(ctx, nics, o)
+func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap.Handler, done func(), err error) {
+	files, why := dialNICs(ctx, nics, *o)
 	if why != nil && ctx.Err() != nil {
 		return nil, nil, why
 	}
@@ -64,6 +65,9 @@ func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.
 	if files != nil {
 		handlers = append(handlers, files, umad.New(ports...))
 		nics[0].disconnect = files.Disconnect
+		if err == nil {
+			err = showLibrary(tree, o)
+		}
 	}
 	done = func() {
 		if files != nil {
@@ -76,6 +80,24 @@ func serveRDMA(ctx context.Context, nics []*device, o Options) (handlers []trap.
 		return nil, nil, err
 	}
 	return append(handlers, tree), done, nil
+}
+
+// showLibrary has the program load the library that rings for it (nic/uapi/doorbell),
+// where its device files have the numbers that the library knows.
+func showLibrary(tree *sysfs.Tree, o *Options) error {
+	known := trap.Range{First: doorbell.FirstFile, Last: doorbell.LastFile}
+	if o.NoDoorbells || o.KillAfterPosts > 0 || trap.Reserved() != known {
+		return nil
+	}
+	path, err := tree.Library(doorbell.Path, doorbell.Library())
+	if err != nil {
+		return err
+	}
+	if o.Via == trap.Seccomp {
+		path = doorbell.Path
+	}
+	o.library = path
+	return nil
 }
 
 // node is a device file that everyone may open, as udev makes those of RDMA.

@@ -38,6 +38,9 @@ type Options struct {
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
 	Via             trap.Via
+	// NoDoorbells has the program post to RDMA queues by system calls: it does not load
+	// the library that spares them (nic/uapi/doorbell).
+	NoDoorbells bool
 	// ProcMem reads the arguments of system calls by /proc/PID/mem alone.
 	ProcMem bool
 	// KillAfterPosts has the RDMA program killed (SIGKILL) when it has posted so
@@ -47,6 +50,8 @@ type Options struct {
 	Stdin          *os.File
 	Stdout, Stderr *os.File
 	Log            io.Writer // what the user should know; nil: nowhere
+
+	library string // that the program loads first; empty: none
 }
 
 // Run runs the program to its end and returns its exit code: 128 and the signal's
@@ -74,7 +79,7 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	for _, d := range devices {
 		d.logf = logf
 	}
-	handlers, done, err := serve(ctx, devices, o)
+	handlers, done, err := serve(ctx, devices, &o)
 	if err != nil {
 		return 0, cmp.Or(interrupted(ctx), err)
 	}
@@ -83,7 +88,8 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 		return 0, err
 	}
 	p, err := trap.Start(trap.Options{Argv: o.Argv, Stdin: o.Stdin, Stdout: o.Stdout, Stderr: o.Stderr,
-		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, ProcMem: o.ProcMem, Logf: logf})
+		Handlers: handlers, KeepSystemClock: o.KeepSystemClock, Via: o.Via, ProcMem: o.ProcMem,
+		Library: o.library, Logf: logf})
 	if err != nil {
 		return 0, err
 	}
@@ -166,7 +172,7 @@ func (d *device) release(ctx context.Context, logf func(string, ...any)) {
 
 // serve makes the handlers for what the NICs have. done lets go of them when
 // the program has ended.
-func serve(ctx context.Context, devices []*device, o Options) (handlers []trap.Handler, done func(), err error) {
+func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.Handler, done func(), err error) {
 	var clocks []phc.Device
 	var rdma []*device
 	for _, d := range devices {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 )
@@ -139,6 +140,11 @@ func (c *Client) run() {
 	c.lost = true
 	calls := c.calls
 	c.calls = map[uint64]*call{}
+	for _, f := range c.open {
+		if f.bells != nil {
+			f.bells.Gone() // else who rings would wait
+		}
+	}
 	c.mu.Unlock()
 	for _, call := range calls {
 		call.end(uint32(unix.ENODEV))
@@ -187,6 +193,12 @@ func (c *Client) take(m *message, tail string, fd int) {
 		if f != nil {
 			c.files.Forget(f.id)
 		}
+	case bells:
+		c.mu.Lock()
+		if f := c.open[m.File]; f != nil {
+			f.bells, _ = doorbell.Open(fd, -1) // without them the program is told nothing
+		}
+		c.mu.Unlock()
 	case foreign:
 		c.foreign.add(func() { c.supervisor.Serve(notification(tail)) })
 	case back:

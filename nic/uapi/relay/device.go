@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
@@ -102,6 +103,7 @@ type clientFile struct {
 	c     *Client
 	token uint64
 	id    trap.FileID
+	bells *doorbell.Bells // as the supervisor has them; nil: there are none
 }
 
 // Descriptor implements trap.File; a file that was adopted is not asked.

@@ -34,7 +34,7 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 6
+const Version = 7
 
 // Ask is what a supervisor says first.
 type Ask struct {

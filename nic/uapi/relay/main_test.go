@@ -24,6 +24,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/nic/loop"
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
 	"tapir/nic/umode/proxy"
@@ -79,6 +80,7 @@ const (
 	opTell               // writes an octet to the pipe of opListen
 	opListen             // answers the number of a new descriptor, a pipe
 	opWaiting            // answers how many commands wait, on the same device
+	opRang               // answers how often doorbells of the file were rung
 )
 
 const regionLen = 3*4096 + 17
@@ -100,7 +102,11 @@ type toyFile struct {
 	count  uint64
 	region verbs.Memory
 	pipe   int
+	rang   uint64
 }
+
+func (f *toyFile) SetBells(*doorbell.Bells) {}
+func (f *toyFile) Rung(int)                 { f.rang++ }
 
 func (d *toy) open(_ abi.Caller, flags int) (abi.File, int, error) {
 	if flags&unix.O_DIRECT != 0 {
@@ -214,6 +220,8 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 			}
 		}
 		return uint64(n), nil
+	case opRang:
+		return f.rang, nil
 	case opFlags:
 		if c.Nonblocking() {
 			return 1, nil

@@ -37,6 +37,7 @@ const (
 	maps      // question ID: /proc/Thread/maps
 	foreign   // Tail is the trap.Notification of a call that is not for a device file
 	back      // the listener is received from no more
+	bells     // the memory of the doorbells of File comes along
 )
 
 // message is what is exchanged after the greeting. Both ends are one machine's

@@ -53,6 +53,14 @@ func TestWaiting(t *testing.T) {
 	})
 }
 
+// A program rings doorbells in memory in place of writing commands, and is told when
+// the NIC's process dies.
+func TestDoorbells(t *testing.T) {
+	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
+		n.start(t, w, "rings").want(t, "0 missed\na child rings too\ntold of the end")
+	})
+}
+
 // inAllWays runs a test with each way that calls can come.
 func inAllWays(t *testing.T, test func(t *testing.T, w way, n *nodeProcess)) {
 	for _, w := range ways {

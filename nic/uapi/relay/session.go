@@ -66,8 +66,9 @@ type file struct {
 	buf     []byte // of its last command
 	process int    // that made it; 0: not known
 	proc    procPath
-	parked  []*caller // whose commands were answered Later
-	ended   bool      // no process has it any more
+	parked  []*caller  // whose commands were answered Later
+	bells   *fileBells // nil: the program has not asked for them
+	ended   bool       // no process has it any more
 	closed  bool
 }
 
@@ -276,7 +277,13 @@ func (f *file) serve(c *caller, addr, n uint64) {
 		}
 		return
 	}
-	err := f.Command(c, b)
+	f.look()
+	var err error
+	if asksForBells(b) {
+		err = f.giveBells(c, b)
+	} else {
+		err = f.Command(c, b)
+	}
 	if !errors.Is(err, abi.Later) {
 		c.finish(err)
 	} else if !c.answered {
@@ -312,6 +319,7 @@ func (f *file) close() {
 		f.Cancel(c)
 		c.finish(unix.ENODEV)
 	}
+	f.endBells()
 	f.File.Close()
 }
 

@@ -77,6 +77,22 @@ func (t *Tree) Live(path string, text func() (string, error)) error {
 	return nil
 }
 
+// Library makes a library that programs find at path. Who loads it before any path is
+// shown needs the real one that it returns, empty if the file system of the tree lets
+// nothing be executed.
+func (t *Tree) Library(path, text string) (real string, err error) {
+	if err := t.File(path, text); err != nil {
+		return "", err
+	}
+	t.Make(path, func() ([]byte, error) { return []byte(text), nil })
+	t.Show(path)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(t.Root(), &fs); err != nil || fs.Flags&unix.ST_NOEXEC != 0 {
+		return "", err
+	}
+	return t.Root() + path, nil
+}
+
 // Rules implements trap.Handler.
 func (t *Tree) Rules() []trap.Rule {
 	return append(t.Mirror.Rules(), trap.Rule{Nr: unix.SYS_SOCKET, When: []trap.Cond{

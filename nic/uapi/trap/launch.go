@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -94,7 +95,37 @@ func become(path string, argv []string) {
 	if _, err := unix.Read(sock, msg[:1]); err != nil {
 		return
 	}
-	say(sock, stepExec, syscall.Exec(path, argv, os.Environ()), -1)
+	say(sock, stepExec, syscall.Exec(path, argv, environment(os.Environ())), -1)
+}
+
+// libraryEnv tells the child of Options.Library, which it does not load itself.
+const libraryEnv = "TAPIR_LIBRARY"
+
+// environment is the program's environment: what the child has, and the library.
+func environment(env []string) []string {
+	if library := os.Getenv(libraryEnv); library != "" {
+		env = loading(env, library)
+	}
+	return env
+}
+
+// loading adds a library to those that programs with an environment load first.
+// The address sanitizer of gcc refuses to come after it, unless it is told not to look.
+func loading(env []string, library string) (list []string) {
+	const asan, anyOrder = "ASAN_OPTIONS", "verify_asan_link_order=0"
+	order := anyOrder
+	for _, v := range env {
+		switch name, value, _ := strings.Cut(v, "="); name {
+		case "LD_PRELOAD":
+			library += ":" + value
+		case asan:
+			order = strings.TrimSuffix(value, ":"+anyOrder) + ":" + anyOrder
+		case libraryEnv:
+		default:
+			list = append(list, v)
+		}
+	}
+	return append(list, "LD_PRELOAD="+library, asan+"="+order)
 }
 
 // say tells the supervisor; one that is gone has killed us.
@@ -158,6 +189,9 @@ func (s *Supervisor) launch(o Options, path string) (*exec.Cmd, *os.Process, err
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{launchName, path}, o.Argv...), Env: o.Env,
 		Dir:   o.Dir,
 		Stdin: sock, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	if o.Library != "" {
+		cmd.Env = append(cmd.Environ(), libraryEnv+"="+o.Library)
+	}
 	if o.Stdout != nil {
 		cmd.Stdout = o.Stdout
 	}

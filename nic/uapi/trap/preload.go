@@ -256,18 +256,10 @@ func (p *preload) environment() []byte {
 }
 
 // withLibrary adds it to an environment.
-func withLibrary(env []string, found string) (list []string) {
+func withLibrary(env []string, found string) []string {
 	library, socket, _ := strings.Cut(found, "\x00")
-	for _, v := range env {
-		switch name, value, _ := strings.Cut(v, "="); name {
-		case "LD_PRELOAD":
-			library += ":" + value
-		case preloadSocket:
-		default:
-			list = append(list, v)
-		}
-	}
-	return append(list, "LD_PRELOAD="+library, preloadSocket+"="+socket)
+	env = slices.DeleteFunc(env, func(v string) bool { return strings.HasPrefix(v, preloadSocket+"=") })
+	return append(loading(env, library), preloadSocket+"="+socket)
 }
 
 // beParent is the launcher's second half: it starts the program as a child,
@@ -289,7 +281,7 @@ func beParent(sock int, path string, argv []string, found string) {
 		say(sock, stepPrivileges, err, -1)
 		return
 	}
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: withLibrary(os.Environ(), found),
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{Env: environment(withLibrary(os.Environ(), found)),
 		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}})
 	if err != nil {

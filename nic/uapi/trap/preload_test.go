@@ -138,7 +138,7 @@ func TestPreloadRefusals(t *testing.T) {
 	}
 	for argv0, want := range map[string]string{static: "static program", script: "static program"} {
 		_, err := Start(Options{Argv: []string{argv0}, Via: Preload})
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--via seccomp") {
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--via trap") {
 			t.Errorf("%s: %v", argv0, err)
 		}
 	}

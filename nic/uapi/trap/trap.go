@@ -58,6 +58,9 @@ type Options struct {
 	// do (Terms.Repeats).
 	Repeats bool
 	Via     Via
+	// Library is one that the program loads before any other (LD_PRELOAD, ld.so(8)),
+	// and so does what it executes; empty: none.
+	Library string
 	// Logf is told what the user should know, such as a program that was
 	// refused; nil: nobody is.
 	Logf func(format string, args ...any)
@@ -75,7 +78,7 @@ const (
 )
 
 // String is what --via calls it.
-func (v Via) String() string { return [...]string{"seccomp", "preload"}[v] }
+func (v Via) String() string { return [...]string{"trap", "preload"}[v] }
 
 // Program is a supervised program.
 type Program struct {

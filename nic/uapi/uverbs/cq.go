@@ -99,6 +99,7 @@ func (r *request) createCQ(want newCQ) error {
 			q.channel.cqs++
 		}
 		al.Retarget(q.v, q)
+		q.share(h)
 		return abi.Octets(&abi.CreateCQ{Handle: h, Entries: uint32(q.v.Cap()),
 			ResponseLength: length[abi.CreateCQ](r)}), place(q.ring)
 	})
@@ -122,6 +123,15 @@ func (q *cq) create(r *request, want newCQ) (err error) {
 		q.ring.Free()
 	}
 	return err
+}
+
+// share has the queue be armed by the doorbells' memory, if there is any.
+func (q *cq) share(handle uint32) {
+	if q.f.bells == nil {
+		q.ring.ArmedBy(nil)
+		return
+	}
+	q.ring.ArmedBy(q.f.bells.Notifies(handle, true))
 }
 
 // ringLen is struct mminfo, which tells a provider where to map a ring.

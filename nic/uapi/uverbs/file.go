@@ -7,6 +7,7 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/doorbell"
 	"tapir/wire/frame"
 )
 
@@ -23,7 +24,8 @@ type File struct {
 	channels []*channel
 	sweepAt  int // number of channels at which some may be closed
 	handles  handles
-	pids     []int // processes that have used the file
+	bells    *doorbell.Bells // nil: everything comes by command
+	pids     []int           // processes that have used the file
 	req      request
 }
 
@@ -74,6 +76,34 @@ func (f *File) retry() {
 	f.async.flush()
 	for _, ch := range f.channels {
 		ch.pipe.flush()
+	}
+}
+
+// SetBells has the program ring b, by the handles of its queue pairs, and arm its
+// completion queues there; nil takes that back. A queue pair may be rung for when
+// it has been posted to by command.
+func (f *File) SetBells(b *doorbell.Bells) {
+	f.bells = b
+	for h, o := range f.handles.slots {
+		if q, ok := o.(*cq); ok {
+			q.share(uint32(h))
+		}
+	}
+}
+
+// Rung is what a doorbell stands for.
+func (f *File) Rung(handle int) {
+	if q, err := lookup[*qp](f, uint32(handle)); err == nil {
+		_ = q.v.Doorbell() // it could, when the program was told that it may ring
+	}
+}
+
+// drop takes a handle back.
+func (f *File) drop(h uint32) {
+	f.handles.drop(h)
+	if f.bells != nil {
+		f.bells.Posts(h, false)
+		f.bells.Notifies(h, false)
 	}
 }
 

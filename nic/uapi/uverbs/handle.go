@@ -57,7 +57,7 @@ func (r *request) create(o object, call func() error, answer func(handle uint32)
 	err := r.answer(answer(h))
 	if err != nil {
 		_ = o.destroy()
-		r.f.handles.drop(h)
+		r.f.drop(h)
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func ends[T object](at int) func(*request) error {
 		if err != nil {
 			return err
 		}
-		r.f.handles.drop(h)
+		r.f.drop(h)
 		if e, ok := object(o).(interface{ eventsRead() []uint32 }); ok {
 			return r.answer(words(e.eventsRead()...), nil)
 		}

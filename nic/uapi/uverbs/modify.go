@@ -75,6 +75,9 @@ func (r *request) modifyQP() error {
 		}
 	}
 	if mask&maskState != 0 {
+		if r.f.bells != nil {
+			r.f.bells.Posts(r.in.u32(64), false)
+		}
 		if err := q.modify(verbs.State(state)); err != nil {
 			return err
 		}

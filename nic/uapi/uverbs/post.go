@@ -72,7 +72,11 @@ func postSend(r *request, q *qp) error {
 		return err
 	}
 	if p.count == 0 {
-		return q.v.Doorbell()
+		err := q.v.Doorbell()
+		if b := r.f.bells; b != nil && err == nil && q.v.State() == verbs.RTS {
+			b.Posts(r.in.u32(8), true)
+		}
+		return err
 	}
 	var wrs []verbs.SendWR
 	for range p.count {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/lab/check/testenv"
+	"tapir/nic/uapi/doorbell"
 )
 
 func (b *bed) bell(n uint64, command string) (errno uint32, fds []int) {
@@ -24,7 +25,7 @@ func (b *bed) rung() string {
 }
 
 // bells are the client's; the first posts command.
-func (b *bed) bells(command string) *Bells {
+func (b *bed) bells(command string) *doorbell.Bells {
 	b.t.Helper()
 	errno, fds := b.bell(0, command)
 	if errno != 0 || len(fds) != 2 {
@@ -34,7 +35,7 @@ func (b *bed) bells(command string) *Bells {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	bells, err := OpenBells(fds[0], fd)
+	bells, err := doorbell.Open(fds[0], fd)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -76,91 +77,6 @@ func TestBells(t *testing.T) {
 	if _, err := bells.Ring(0); err != syscall.EPIPE {
 		t.Errorf("after the session's end: %v", err)
 	}
-}
-
-// A doorbell that was rung is not rung again before somebody has looked, and
-// what a client writes to the memory reaches no further than its doorbells.
-func TestBellMemory(t *testing.T) {
-	b, memory, err := newBells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(memory)
-	defer b.close()
-	for i, want := range []bool{true, false, false} {
-		if fresh, err := b.Ring(70); fresh != want || err != nil {
-			t.Errorf("ring %d: %v, %v", i, fresh, err)
-		}
-	}
-	seen := 0
-	b.drain(func(n int) {
-		if seen++; n != 70 {
-			t.Errorf("doorbell %d", n)
-		}
-	})
-	if fresh, _ := b.Ring(70); !fresh || seen != 1 {
-		t.Errorf("after a look: fresh %v, seen %d times", fresh, seen)
-	}
-	for i := range b.bell.rung {
-		b.bell.rung[i].Store(^uint64(0))
-	}
-	b.bell.words.Store(^uint64(0))
-	seen = 0
-	b.drain(func(n int) {
-		if seen++; n < 0 || n >= MaxBells {
-			t.Errorf("doorbell %d", n)
-		}
-	})
-	if seen != MaxBells {
-		t.Errorf("%d doorbells", seen)
-	}
-	if err := unix.Ftruncate(memory, 0); err != unix.EPERM {
-		t.Errorf("a client takes the memory away: %v", err)
-	}
-}
-
-// While the NIC looks by itself, ringing signals nothing.
-func TestBellsThatTheNICLooksAt(t *testing.T) {
-	b, memory, err := newBells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(memory)
-	defer b.close()
-	for _, looks := range []bool{true, false, true} {
-		b.Looks(looks)
-		if fresh, err := b.Ring(3); !fresh || err != nil || !b.Rung() {
-			t.Errorf("the NIC looks %v: fresh %v, %v, rung %v", looks, fresh, err, b.Rung())
-		}
-		if _, err := unix.Read(b.fd, make([]byte, 8)); (err == unix.EAGAIN) != looks {
-			t.Errorf("the NIC looks %v: the signal: %v", looks, err)
-		}
-		if b.drain(func(int) {}); b.Rung() {
-			t.Error("rung after a look")
-		}
-	}
-}
-
-// The eventfd is the client's as well: one that makes it block, and takes its
-// count away, does not have the NIC wait.
-func TestBellsOfABlockingClient(t *testing.T) {
-	b, memory, err := newBells()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(memory)
-	if err := unix.SetNonblock(b.fd, false); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 1000 {
-			b.drain(func(int) {})
-		}
-	}()
-	testenv.Await(t, done, "a thousand looks")
-	b.close()
 }
 
 func TestRefusedBells(t *testing.T) {

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, COUNT, TELL, LISTEN, WAITING };
+enum { ECHO = 1, FAIL, PARK, UNPARK, PIPE, REGION, FILL, SUM, FLAGS, PROCESS, DIE, END, HERE, MALLOCS, COUNT, TELL, LISTEN, WAITING, RANG };
 #define REGION_LEN (3 * 4096 + 17)
 
 static __thread uint64_t answer;
@@ -527,6 +527,52 @@ static int stalls(void (*spoil)(char *, size_t)) {
 	return 0;
 }
 
+// What a program and the NIC share of a file's doorbells (nic/uapi/doorbell).
+struct doorbells { uint64_t rung[64], words; uint32_t gone, looks; uint64_t posts[64], notifies[64]; uint32_t armed[4096]; };
+
+static struct doorbells *doorbells(int fd, int *signal) {
+	int32_t got[2] = {-1, -1};
+	struct { uint32_t command; uint16_t in, out; void *answer; } c = {0x7a0000d0, 4, 2, got};
+	if (write(fd, &c, sizeof c) != sizeof c) return NULL;
+	struct doorbells *d = mmap(NULL, sizeof *d, PROT_READ | PROT_WRITE, MAP_SHARED, got[0], 0);
+	close(got[0]);
+	*signal = got[1];
+	return d == MAP_FAILED ? NULL : d;
+}
+
+static void ring(struct doorbells *d, int signal, unsigned n) {
+	uint64_t one = 1;
+	if (__atomic_fetch_or(d->rung + n / 64, 1ull << n % 64, __ATOMIC_SEQ_CST) >> n % 64 & 1) return;
+	__atomic_fetch_or(&d->words, 1ull << n / 64, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&d->looks, __ATOMIC_SEQ_CST)) write(signal, &one, sizeof one);
+}
+
+// rings rings doorbells in place of commands, and so does its child, until the NIC dies.
+static int rings(void) {
+	int fd = toy("toy0", 0), signal, missed = 0;
+	struct doorbells *d = doorbells(fd, &signal);
+	if (!d) return printf("no doorbells: %s\n", word(errno)), 1;
+	alarm(60);
+	for (int i = 0; i < 1000; i++) {
+		ring(d, signal, i % 4096);
+		if (ask(fd, RANG, 0) || answer != i + 1) missed++; // what was rung for comes before a command
+	}
+	printf("%d missed\n", missed);
+	if (!fork()) {
+		int other;
+		struct doorbells *again = doorbells(fd, &other);
+		for (int i = 0; i < 10; i++) ring(d, signal, i), ring(again, other, 100 + i);
+		exit(0);
+	}
+	while (!ask(fd, RANG, 0) && answer != 1020) usleep(1000);
+	printf("a child rings too\n");
+	ring(d, signal, 7); // nobody asks
+	ask(fd, DIE, 0);
+	while (!__atomic_load_n(&d->gone, __ATOMIC_SEQ_CST)) usleep(1000);
+	printf("told of the end\n");
+	return 0;
+}
+
 int main(int argc, char **argv) {
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	char *what = argc > 1 ? argv[1] : "";
@@ -548,6 +594,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "outlive")) return outlive();
 	if (!strcmp(what, "move")) return move();
 	if (!strcmp(what, "timer")) return timer();
+	if (!strcmp(what, "rings")) return rings();
 	if (!strcmp(what, "mallocs")) return mallocs();
 	if (!strcmp(what, "bench")) return bench(atoi(argv[2]));
 	return 2;

@@ -81,7 +81,7 @@ func (c LibC) compiler() (string, error) {
 	if c.name == musl.name {
 		return "", fmt.Errorf("compile the library to preload: the program is linked with musl, and no compiler for "+
 			"that (musl-gcc, or cc of a system with musl) is in PATH: install one, for example: %s, or use "+
-			"--via seccomp", c.remedy)
+			"--via trap", c.remedy)
 	}
 	return "", fmt.Errorf("compile the library to preload: no C compiler (cc, gcc or clang) is in PATH: install "+
 		"one, for example: %s", c.remedy)
@@ -168,6 +168,6 @@ func linked(path string) (LibC, error) {
 		}
 		return gnu, nil
 	}
-	return gnu, fmt.Errorf("%s is a static program, into which nothing can be preloaded: run it with --via seccomp, "+
+	return gnu, fmt.Errorf("%s is a static program, into which nothing can be preloaded: run it with --via trap, "+
 		"or use its dynamic build", path)
 }

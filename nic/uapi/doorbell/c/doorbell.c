@@ -1,0 +1,176 @@
+// Rings the doorbells of a NIC (nic/uapi/doorbell) in place of the commands by
+// which librxe tells a device of posts and asks for notifications. It belongs to
+// no C library and needs none: it is one file for all of them.
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+
+enum {
+	FIRST = 900, FILES = 64, // descriptors of device files
+	HANDLES = 4096,
+	DOORBELLS = 0x7a0000d0, REQ_NOTIFY_CQ = 23, POST_SEND = 28, // commands
+	NOT, SOLICITED, NEXT,   // what a completion queue is armed for
+	EMPTY_POLLS = 32,       // in a row, until the processor is yielded
+};
+
+// What is shared with the NIC: doorbell.go.
+struct page {
+	u64 rung[HANDLES / 64], words;
+	u32 gone, looks;
+	u64 posts[HANDLES / 64], notifies[HANDLES / 64];
+	u32 armed[HANDLES];
+};
+
+struct file {
+	u32 state; // FRESH...
+	int signal;
+	struct page *page, *old;
+};
+enum { FRESH, ASKING, READY, NONE };
+static struct file files[FILES];
+
+struct header { u32 command; u16 in, out; };
+struct ask { struct header h; int *answer; };
+struct post { struct header h; u64 response; u32 qp, requests, elements, size; };
+struct notify { struct header h; u32 cq, solicited; };
+
+#ifdef __x86_64__
+enum { SYS_WRITE = 1, SYS_CLOSE = 3, SYS_MMAP = 9, SYS_MUNMAP = 11, SYS_YIELD = 24, SYS_FCNTL = 72 };
+static long call(long nr, long a, long b, long c, long d, long e, long f) {
+	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+	long r;
+	__asm__ volatile("syscall" : "=a"(r) : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+	return r;
+}
+#else
+enum { SYS_WRITE = 64, SYS_CLOSE = 57, SYS_MMAP = 222, SYS_MUNMAP = 215, SYS_YIELD = 124, SYS_FCNTL = 25 };
+static long call(long nr, long a, long b, long c, long d, long e, long f) {
+	register long x8 __asm__("x8") = nr, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c, x3 __asm__("x3") = d,
+		x4 __asm__("x4") = e, x5 __asm__("x5") = f;
+	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5) : "memory");
+	return x0;
+}
+#endif
+#define CALL(nr, a, b, c) call(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+
+// Of the C library, as far as there is one. A name that is found nowhere is 0.
+#define WEAK __attribute__((weak))
+extern WEAK void *dlsym(void *, const char *);
+extern WEAK void *dlopen(const char *, int);
+extern WEAK long __write(int, const void *, u64);
+extern WEAK int __close(int);
+
+// next is the function of that name that this library stands before.
+static void *next(const char *name, void *otherwise) {
+	void *f = dlsym ? dlsym((void *)-1, name) : 0;
+	return f ? f : otherwise;
+}
+static long (*next_write)(int, const void *, u64);
+static int (*next_close)(int);
+static void find(void) {
+	next_close = next("close", __close);
+	next_write = next("write", __write);
+}
+__attribute__((constructor)) static void load(void) { find(); }
+
+static long plain_write(int fd, const void *b, u64 n) {
+	if (!next_write) find();
+	return next_write(fd, b, n);
+}
+
+static void let_go(struct file *f) {
+	if (f->old) CALL(SYS_MUNMAP, f->old, sizeof *f->old, 0);
+	f->old = f->page; // a thread may still look
+	CALL(SYS_CLOSE, f->signal, 0, 0);
+	__atomic_store_n(&f->state, FRESH, __ATOMIC_SEQ_CST);
+}
+
+// page is that of a device file; 0: it has none.
+static struct page *page(struct file *f, int fd) {
+	u32 state = __atomic_load_n(&f->state, __ATOMIC_ACQUIRE);
+	if (state == READY && f->page->gone) let_go(f), state = FRESH;
+	if (state == READY) return f->page;
+	if (state != FRESH || !__atomic_compare_exchange_n(&f->state, &state, ASKING, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return 0;
+	int answer[2];
+	struct ask a = {{DOORBELLS, sizeof a / 4, sizeof answer / 4}, answer};
+	state = NONE;
+	if (plain_write(fd, &a, sizeof a) == sizeof a) {
+		long at = call(SYS_MMAP, 0, sizeof(struct page), 3, 1, answer[0], 0);
+		CALL(SYS_CLOSE, answer[0], 0, 0);
+		f->signal = CALL(SYS_FCNTL, answer[1], 1030, FIRST + FILES); // F_DUPFD_CLOEXEC: programs count on the low numbers
+		CALL(SYS_CLOSE, answer[1], 0, 0);
+		if (f->signal >= 0 && (u64)at < -4096ul) f->page = (void *)at, state = READY;
+	}
+	__atomic_store_n(&f->state, state, __ATOMIC_RELEASE);
+	return state == READY ? f->page : 0;
+}
+
+static int has(const u64 *bits, u32 n) { return __atomic_load_n(bits + n / 64, __ATOMIC_ACQUIRE) >> n % 64 & 1; }
+
+// ring tells whether the NIC has been told, or need not be.
+static int ring(struct page *p, int signal, u32 n) {
+	u64 bit = 1ul << n % 64, one = 1;
+	if (__atomic_fetch_or(p->rung + n / 64, bit, __ATOMIC_SEQ_CST) & bit) return 1;
+	__atomic_fetch_or(&p->words, 1ul << n / 64, __ATOMIC_SEQ_CST);
+	return __atomic_load_n(&p->looks, __ATOMIC_SEQ_CST) || CALL(SYS_WRITE, signal, &one, sizeof one) == sizeof one;
+}
+
+// served tells whether a command is done.
+static int served(int fd, const void *b, u64 n) {
+	struct file *f = files + fd - FIRST;
+	const struct post *post = b;
+	const struct notify *notify = b;
+	struct page *p;
+	if (n == sizeof *post && post->h.command == POST_SEND && !post->requests)
+		return post->qp < HANDLES && (p = page(f, fd)) && has(p->posts, post->qp) && ring(p, f->signal, post->qp);
+	if (n == sizeof *notify && notify->h.command == REQ_NOTIFY_CQ && notify->cq < HANDLES && (p = page(f, fd)) && has(p->notifies, notify->cq)) {
+		u32 not = NOT, *armed = p->armed + notify->cq;
+		if (notify->solicited) __atomic_compare_exchange_n(armed, &not, SOLICITED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		else __atomic_exchange_n(armed, NEXT, __ATOMIC_SEQ_CST);
+		return 1;
+	}
+	return 0;
+}
+
+#define PUBLIC __attribute__((visibility("default")))
+
+PUBLIC long write(int fd, const void *b, u64 n) {
+	if ((u32)fd - FIRST < FILES && n <= sizeof(struct post) && served(fd, b, n)) return n;
+	return plain_write(fd, b, n);
+}
+
+PUBLIC int close(int fd) {
+	struct file *f = files + fd - FIRST;
+	if ((u32)fd - FIRST < FILES) {
+		if (f->state == READY) let_go(f);
+		else __atomic_store_n(&f->state, FRESH, __ATOMIC_SEQ_CST);
+	}
+	if (!next_close) find();
+	return next_close(fd);
+}
+
+// A context of libibverbs (infiniband/verbs.h), as far as it matters.
+struct context { void *device, *before[11]; int (*poll)(void **cq, int n, void *wc); void *after[20]; int fd; };
+static int (*next_poll)(void **cq, int n, void *wc);
+static u32 empty;
+
+// poll lets others have the processor, the NIC among them, when there has been
+// nothing for a while.
+static int poll(void **cq, int n, void *wc) {
+	int got = next_poll(cq, n, wc);
+	if (got) empty = 0;
+	else if (++empty % EMPTY_POLLS == 0) CALL(SYS_YIELD, 0, 0, 0);
+	return got;
+}
+
+PUBLIC struct context *ibv_open_device(void *device) {
+	struct context *(*open)(void *) = next("ibv_open_device", 0);
+	if (!open && dlopen && dlsym) { // it was loaded for a part of the program alone
+		void *library = dlopen("libibverbs.so.1", 5); // RTLD_LAZY | RTLD_NOLOAD
+		if (library) open = dlsym(library, "ibv_open_device");
+	}
+	struct context *c = open ? open(device) : 0;
+	if (c && (u32)c->fd - FIRST < FILES && (!next_poll || next_poll == c->poll)) next_poll = c->poll, c->poll = poll;
+	return c;
+}

@@ -303,3 +303,57 @@ func TestCommunicationEstablished(t *testing.T) {
 		}
 	}
 }
+
+// The agent of performance management answers with what the port has counted.
+func TestCountersByMADs(t *testing.T) {
+	w, a, b := twoNICs(t, Config{})
+	ca, err := al.New(nil).RegisterCI(a.dev.CI(nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(method uint8, attr uint16, port uint8) (status uint16, b []byte) {
+		t.Helper()
+		h := ib.Header{BaseVersion: 1, Class: ib.ClassPerf, ClassVersion: 1, Method: method, TID: 7, Attr: attr}
+		b, err := ca.MADTo(1, 0, h.Append(nil, []byte{0, port}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, _ := ib.Parse(b)
+		return got.Status, b
+	}
+	for what, c := range map[string]struct {
+		method uint8
+		attr   uint16
+		port   uint8
+		want   uint16
+	}{
+		"all ports":    {ib.MethodGet, ib.AttrPortCounters, ib.AllPorts, ib.StatusOK},
+		"class":        {ib.MethodGet, ib.AttrClassPortInfo, 0, ib.StatusOK},
+		"port 2":       {ib.MethodGet, ib.AttrPortCounters, 2, ib.StatusBadField},
+		"a reset":      {ib.MethodSet, ib.AttrPortCounters, 1, ib.StatusBadMethod},
+		"no attribute": {ib.MethodGet, 0x99, 1, ib.StatusBadAttr},
+	} {
+		if status, _ := ask(c.method, c.attr, c.port); status != c.want {
+			t.Errorf("%s: status %#x, want %#x", what, status, c.want)
+		}
+	}
+	if _, err := ca.MADTo(0, 0, make([]byte, ib.MADLen)); !errors.Is(err, al.ErrNotHere) {
+		t.Errorf("another class on queue pair 0: %v", err)
+	}
+	c, s := dial(w, a, b, peer4, 64<<10)
+	exercise(w, c, s, 64<<10)
+	a.dev.LinkDown(w.now)
+	c.post(verbs.OpWrite, 100, s)
+	w.run(10 * time.Millisecond)
+	_, narrow := ask(ib.MethodGet, ib.AttrPortCounters, 1)
+	got := ib.ParsePortCounters(narrow)
+	_, wide := ask(ib.MethodGet, ib.AttrPortCountersExtended, 1)
+	got.ParseExtended(wide)
+	if got.XmitData != a.counter("tx_bytes")/4 || got.RcvData != a.counter("rx_bytes")/4 || got.XmitPkts != a.counter("tx_packets") ||
+		got.RcvPkts != a.counter("rx_packets") || got.XmitPkts != got.UnicastXmit+got.MulticastXmit || got.UnicastRcv < 40 {
+		t.Errorf("%+v", got)
+	}
+	if got.Downed != 1 || got.XmitDiscards != a.counter("tx_drop_link_refused") || got.XmitDiscards == 0 || got.RcvErrors != 0 {
+		t.Errorf("%+v", got)
+	}
+}

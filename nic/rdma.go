@@ -47,7 +47,7 @@ func (d *Device) portMoved(open bool) {
 // argument on the NIC's thread, nil stands for a world with one thread, and now is
 // the time there.
 func (d *Device) CI(do func(fn func(now frame.Time)), now func() frame.Time) al.CI {
-	return al.CI{Verbs: d.Verbs, CM: d.CM, Do: do, Now: now, Schedule: d.Schedule}
+	return al.CI{Verbs: d.Verbs, CM: d.CM, Counters: d.PortCounters, Do: do, Now: now, Schedule: d.Schedule}
 }
 
 // LinkUp reports that the carrier of the wire has come up. If the management

@@ -23,6 +23,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
+	"tapir/wire/ib"
 )
 
 // Errors of this layer, beside those of verbs; test with errors.Is.
@@ -36,6 +37,8 @@ var (
 type CI struct {
 	Verbs *verbs.Device // its Identity has GUID and name
 	CM    *cm.Manager   // may be nil
+	// Counters are those of the port; nil: nothing is counted.
+	Counters func() ib.PortCounters
 	// Do runs fn on the device's thread, at once or later, in the order of
 	// the calls, and never from within a callback of the device. nil stands
 	// for a world with one thread.

@@ -67,6 +67,8 @@ func (ca *CA) localMAD(in []byte, flags MADFlags) ([]byte, error) {
 		return nil, fmt.Errorf("local MAD: %w", err)
 	}
 	switch {
+	case h.BaseVersion == 1 && h.Class == ib.ClassPerf && h.ClassVersion == 1 && ca.ci.Counters != nil:
+		return ca.perf(&h, in), nil
 	case h.BaseVersion != 1 || h.Class != ib.ClassSubnLID && h.Class != ib.ClassSubnDirected || h.ClassVersion != 1:
 		return ib.Response(nil, in, ib.StatusBadVersion, nil), nil
 	case h.Method != ib.MethodGet && h.Method != ib.MethodSet:

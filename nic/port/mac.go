@@ -73,6 +73,14 @@ func (m *MACStats) add(cast, n int, k uint64) {
 	m.sizes[bin] += k
 }
 
+// Totals are the frames to one station, those to several, and the octets of all.
+func (m *MACStats) Totals() (unicast, others, octets uint64) {
+	for i := range castNames {
+		octets += m.bytes[i]
+	}
+	return m.packets[toOne], m.packets[toGroup] + m.packets[toAll], octets
+}
+
 // Counters are those of all frames, with names that begin with prefix.
 func (p *Port) Counters(prefix string) []Counter {
 	in, out := p.Frames[frame.Inbound], p.Frames[frame.Outbound]

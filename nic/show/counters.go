@@ -5,10 +5,12 @@ import (
 
 	"tapir/nic/iwarp"
 	"tapir/nic/nicdrop"
+	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/rdmap"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
+	"tapir/wire/ib"
 )
 
 // outboundDrop tells the reasons for which frames are dropped on the way out.
@@ -96,6 +98,25 @@ func (v *View) Counters() []view.Counter {
 			view.Count("rdma_"+name+"_out", r.TxMessages[op]))
 	}
 	return list
+}
+
+// PortCounters are those of the wire port as InfiniBand counts, for its agent of
+// performance management.
+func (v *View) PortCounters() (c ib.PortCounters) {
+	out, in := &v.Wire.MAC[frame.Outbound], &v.Wire.MAC[frame.Inbound]
+	c.UnicastXmit, c.MulticastXmit, c.XmitData = out.Totals()
+	c.UnicastRcv, c.MulticastRcv, c.RcvData = in.Totals()
+	c.XmitPkts, c.RcvPkts = c.UnicastXmit+c.MulticastXmit, c.UnicastRcv+c.MulticastRcv
+	c.XmitData, c.RcvData = c.XmitData/4, c.RcvData/4
+	drops := v.Drops()
+	for reason := range nicdrop.All() {
+		if outboundDrop(reason) {
+			c.XmitDiscards += drops[reason]
+		}
+	}
+	c.RcvErrors = drops[drop.Malformed] + drops[drop.Oversize]
+	c.Downed = v.Verbs.Raised(verbs.EventPortError)
+	return c
 }
 
 // MACStats are the counters that ethtool -S shows, with qede's names.

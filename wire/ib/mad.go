@@ -114,8 +114,12 @@ func Response(dst, request []byte, status uint16, data []byte) []byte {
 	}
 	binary.BigEndian.PutUint16(b[4:], status)
 	if data != nil {
-		clear(b[offData : offData+DataLen])
-		copy(b[offData:offData+DataLen], data)
+		end := offData + DataLen // behind it, a subnet management packet has its route
+		if b[1] != ClassSubnLID && b[1] != ClassSubnDirected {
+			end = MADLen
+		}
+		clear(b[offData:end])
+		copy(b[offData:end], data)
 	}
 	return dst
 }

@@ -20,6 +20,7 @@ import (
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/umad"
+	"tapir/wire/ib"
 )
 
 // GIDStyle says what the GID tables of the devices show.
@@ -52,8 +53,8 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap
 	var ports []umad.Port
 	for i, d := range nics {
 		shown := sysfs.Device{Index: i, Netdev: d.tap,
-			Attr:  cached(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
-			Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
+			Attr:     cached(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
+			Counters: d.counters, Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
 		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: node(shown.UMADNumber()), Exchange: d.exchangeMAD})
@@ -112,6 +113,30 @@ func (d *device) exchangeMAD(ctx context.Context, to umad.Address, b []byte) []b
 		return nil // to the program, no one answers
 	}
 	return answer
+}
+
+// counters asks the port's agent of performance management.
+func (d *device) counters() (c ib.PortCounters, err error) {
+	port, err := d.attr(MACGID)
+	if err != nil {
+		return c, err
+	}
+	_, err = ask(d, func(ctx context.Context) (_ struct{}, err error) {
+		for _, attr := range []uint16{ib.AttrPortCounters, ib.AttrPortCountersExtended} {
+			h := ib.Header{BaseVersion: 1, Class: ib.ClassPerf, ClassVersion: 1, Method: ib.MethodGet, Attr: attr}
+			b, err := d.client.MAD(ctx, ctl.MAD{QP: 1, LID: port.LID, Octets: h.Append(nil, []byte{0, 1})})
+			if err != nil || len(b) != ib.MADLen {
+				return struct{}{}, cmp.Or(err, error(syscall.EIO))
+			}
+			if attr == ib.AttrPortCounters {
+				c = ib.ParsePortCounters(b)
+			} else {
+				c.ParseExtended(b)
+			}
+		}
+		return struct{}{}, nil
+	})
+	return c, err
 }
 
 // dialNICs reaches the process of the NICs.

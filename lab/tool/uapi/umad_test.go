@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"tapir/lab/host/link"
 	"tapir/lab/tool/uapi"
 	"tapir/nic/uapi/trap"
 )
@@ -24,11 +23,8 @@ func TestUMAD(t *testing.T) {
 	for i, via := range []trap.Via{trap.Seccomp, trap.Preload} {
 		t.Run(via.String(), func(t *testing.T) {
 			name := fmt.Sprintf("umad%d", i)
-			one, _, err := link.NewWire(name, name+"far", false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := newNIC(t, one, "10.0.0.1/24")
+			n, _ := newNICs(t, name, name+"far") // the other one announces itself
+			until(t, func() string { return map[bool]string{true: "nothing is received"}[n.received() == 0] })
 			guid := n.attribute("node_guid")
 			r := n.start(uapi.Options{Argv: []string{program, "rxe0"}, Via: via})
 			code := r.end(t)
@@ -37,16 +33,39 @@ func TestUMAD(t *testing.T) {
 				"node guid " + strings.ReplaceAll(guid, ":", "") + "\n" +
 				"lid is now 18\n" +
 				"lid 0x12 is tapir " + name + "\n" +
+				fmt.Sprintf("words received: %d\n", n.received()/4) +
 				"lid 0x13: Connection timed out after 24 octets\n" +
 				"unregistered: 0, then send: Invalid argument\n"
 			if code != 0 || r.said() != want {
 				t.Errorf("exit code %d\n%s\nwant\n%s", code, r.said(), want)
+			}
+			const counter = "/sys/class/infiniband/rxe0/ports/1/counters/port_rcv_data"
+			if r := n.start(uapi.Options{Argv: []string{"cat", counter}, Via: via}); r.end(t) != 0 || r.said() != fmt.Sprintln(n.received()/4) {
+				t.Errorf("%s says %s, received were %d octets", counter, r.said(), n.received())
 			}
 			if lid, events := n.attribute("port_lid"), n.ever("LID change"); lid != "18" || events != "1" {
 				t.Errorf("the port has LID %s after %s changes", lid, events)
 			}
 		})
 	}
+}
+
+// received are the octets that the NIC's port has received.
+func (n *nic) received() (octets uint64) {
+	n.t.Helper()
+	var rows []struct {
+		Name  string
+		Value uint64
+	}
+	if err := n.ctl.Show(n.t.Context(), "counters", &rows); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, r := range rows {
+		if r.Name == "rx_bytes" {
+			octets = r.Value
+		}
+	}
+	return octets
 }
 
 // attribute is the value of a row of tapir show device.

@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/wire/ib"
 )
 
 // Device is an RDMA device. Its functions are called from any goroutine when a
@@ -14,9 +16,11 @@ type Device struct {
 	Index  int    // N of uverbsN and of rxeN
 	Netdev string // the network interface that belongs to it
 	Attr   func() (Attr, error)
-	Stats  func() (Stats, error)
-	QPs    func() ([]QP, error)
-	CEPs   func() ([]CEP, error)
+	// Counters are those of the port; nil: there are none.
+	Counters func() (ib.PortCounters, error)
+	Stats    func() (Stats, error)
+	QPs      func() ([]QP, error)
+	CEPs     func() ([]CEP, error)
 }
 
 // Attr is what a device's files say.
@@ -142,7 +146,25 @@ func (b *builder) device(d *Device) {
 	if b.err == nil && d.Netdev != "" {
 		b.err = b.t.Dir(dir + "/device/net/" + d.Netdev)
 	}
+	b.counters(dir+"/ports/1/counters/", d)
 	b.tables(dir+"/ports/1", d, attr)
+}
+
+// counters adds the counters of the port, as far as it has them.
+func (b *builder) counters(dir string, d *Device) {
+	if d.Counters == nil {
+		return
+	}
+	for i, name := range []string{"port_xmit_data", "port_rcv_data", "port_xmit_packets", "port_rcv_packets",
+		"unicast_xmit_packets", "unicast_rcv_packets", "multicast_xmit_packets", "multicast_rcv_packets",
+		"port_rcv_errors", "port_xmit_discards", "link_downed"} {
+		b.live(dir+name, func() (string, error) {
+			c, err := d.Counters()
+			all := [...]uint64{c.XmitData, c.RcvData, c.XmitPkts, c.RcvPkts, c.UnicastXmit, c.UnicastRcv,
+				c.MulticastXmit, c.MulticastRcv, c.RcvErrors, c.XmitDiscards, c.Downed}
+			return fmt.Sprintln(all[i]), err
+		})
+	}
 }
 
 // lines are the files of one line that the NIC is asked for.

@@ -29,7 +29,7 @@ int umad_size(void);
 void *umad_get_mad(void *umad);
 int umad_close_port(int port);
 
-enum { GET = 1, SET = 2, DIRECTED = 0x81, LID_ROUTED = 1, DESCRIPTION = 0x10, NODE = 0x11, PORT = 0x15 };
+enum { GET = 1, SET = 2, DIRECTED = 0x81, LID_ROUTED = 1, PERF = 4, COUNTERS = 0x1d, DESCRIPTION = 0x10, NODE = 0x11, PORT = 0x15 };
 
 static int port;
 static char umad[64 + 256];
@@ -46,7 +46,7 @@ static int ask(int agent, int class, int method, int attribute, int lid)
 	mad[23] = attribute == PORT; // its number
 	memset(mad + 32, class == DIRECTED ? 0xff : 0, 4);
 	memcpy(mad + 64, data, sizeof data);
-	umad_set_addr(umad, lid, 0, 0, 0);
+	umad_set_addr(umad, lid, class == PERF, 0, 0);
 	if (umad_send(port, agent, umad, 256, 100, 1) < 0) {
 		printf("send: %s\n", strerror(errno));
 		return -1;
@@ -68,7 +68,7 @@ static int ask(int agent, int class, int method, int attribute, int lid)
 int main(int argc, char **argv)
 {
 	struct port p;
-	int directed, routed;
+	int directed, routed, perf;
 	memset(&p, 0, sizeof p);
 	umad_init();
 	if (umad_get_port(argv[argc - 1], 1, &p) < 0 || (port = umad_open_port(argv[argc - 1], 1)) < 0) {
@@ -92,6 +92,10 @@ int main(int argc, char **argv)
 	}
 	if (ask(routed, LID_ROUTED, GET, DESCRIPTION, 0x12) == 0)
 		printf("lid 0x12 is %s\n", mad + 64);
+	perf = umad_register(port, PERF, 1, 0, 0);
+	memset(mad + 64, 0, 192), mad[65] = 1; // of port 1
+	if (ask(perf, PERF, GET, COUNTERS, 0x12) == 0)
+		printf("words received: %d\n", mad[64 + 22] << 8 | mad[64 + 23]);
 	printf("lid 0x13: ");
 	if (ask(routed, LID_ROUTED, GET, DESCRIPTION, 0x13) == 0)
 		printf("is %s\n", mad + 64);

@@ -154,6 +154,9 @@ func TestShowEvents(t *testing.T) {
 	for _, s := range a.dev.ShowStats() {
 		stats[s.Name] = s
 	}
+	if stats["tcp_socket"].Ever != 1 {
+		t.Errorf("%+v", stats["tcp_socket"])
+	}
 	if stats["qp"].Now != 1 || stats["cep_connected"].Ever != 1 || stats["event_close"].Ever != 1 || stats["cep_connected"].Now != 0 {
 		t.Errorf("%+v", stats)
 	}

@@ -126,7 +126,15 @@ func TestInterfaceList(t *testing.T) {
 	if !errors.Is(err, cm.ErrNoDevice) {
 		t.Errorf("connecting: %v", err)
 	}
-	w, a, b = twoNICs(t, Config{Iface: "tap3", IfaceList: []string{"tap7", "tap3"}})
+	var cfg Config
+	list := "tap10,tap11,tap12,tap13,tap14,tap15,tap16,tap17,tap18,tap19,tap20,"
+	if err := cfg.Param("iface_list").Set(list + "tap3,tap4"); err == nil {
+		t.Error("thirteen interfaces are taken")
+	}
+	if err := cfg.Param("iface_list").Set(list + "tap3"); err != nil {
+		t.Error(err)
+	}
+	w, a, b = twoNICs(t, Config{Iface: "tap3", IfaceList: cfg.IfaceList})
 	if c, err := dialQuietly(w, a, b, b.dev.IP.Addrs()[0].Addr()); err != nil || !c.saw(cm.ActiveComplete) {
 		t.Errorf("on the list: %v", err)
 	}

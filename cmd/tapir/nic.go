@@ -41,6 +41,8 @@ func nicFlags(c *nicconf.Config) []flag {
 		{set, "hardware", "",
 			"`kind` of the device that the NIC is made of: fastlinq or ideal, which has no firmware and no " +
 				"interrupts (default fastlinq)"},
+		{set, "profile", "",
+			"`driver` whose defaults the settings have that are not given: siw (default Tapir's)"},
 		{set, "seed", "",
 			"for tests: the `number` that keys, ports and sequence numbers follow from (default at random)"},
 	}

@@ -59,7 +59,7 @@ func (c *Bound) siwRows() []*param.Row {
 			Help: "send short segments at once; 0 turns Nagle's algorithm on"},
 			&c.TCP.Nagle, true),
 		param.Text(param.Row{Name: "iface_list", Type: "list", Origin: param.Siw,
-			Expect: "interface names with commas, or none",
+			Expect: "up to 12 interface names with commas, or none",
 			Help:   "wire interfaces that RDMA is attached to; none stands for all"},
 			func() string {
 				if len(*c.IfaceList) == 0 {
@@ -71,6 +71,9 @@ func (c *Bound) siwRows() []*param.Row {
 	}
 }
 
+// maxIfaces is siw's limit of the list.
+const maxIfaces = 12
+
 func (c *Bound) setIfaceList(v string) error {
 	*c.IfaceList = nil
 	if v == "none" {
@@ -81,6 +84,9 @@ func (c *Bound) setIfaceList(v string) error {
 			return param.ErrValue
 		}
 		*c.IfaceList = append(*c.IfaceList, name)
+	}
+	if len(*c.IfaceList) > maxIfaces {
+		return param.ErrValue
 	}
 	return nil
 }

@@ -7,14 +7,19 @@ import (
 	"tapir/nic/view"
 )
 
-// ShowStats counts the RDMA objects, the connection endpoints by what they do,
-// and the events of the connection manager.
+// ShowStats counts the RDMA objects, the work requests in their queues, the TCP
+// connections, the connection endpoints by what they do, and the events of the
+// connection manager.
 func (v *View) ShowStats() []view.StatInfo {
 	var list []view.StatInfo
 	for _, u := range v.Verbs.Usage() {
 		list = append(list, view.StatInfo{Name: strings.ToLower(u.Name), Now: u.Used, Ever: uint64(u.Ever)})
 	}
+	for _, r := range v.Verbs.WorkRequests() {
+		list = append(list, view.StatInfo{Name: "wr_" + r.Queue, Now: r.Now, Ever: r.Ever})
+	}
 	t := v.TCPEngine.Stats()
+	list = append(list, view.StatInfo{Name: "tcp_socket", Now: t.Open, Ever: t.ActiveOpens + t.PassiveOpens})
 	phases := map[string]int{}
 	for _, c := range v.IWARP.CEPs() {
 		phases[c.Phase]++

@@ -85,6 +85,7 @@ type Device struct {
 	tasks    int // of memory regions and windows together, one of them reserved; 0: no limit
 	objects  [numKinds]int
 	nextNum  [numKinds]uint32
+	gone     [numQueues]uint64 // work requests of queues that were destroyed
 	contexts roster.Roster[Context]
 	pds      roster.Roster[PD]
 	qps      roster.Roster[QP]

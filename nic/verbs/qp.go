@@ -308,6 +308,8 @@ func (q *QP) Destroy() error {
 	}
 	q.gone()
 	q.dev.qps.Remove(q.num)
+	q.dev.gone[0] += q.sq.tail
+	q.dev.gone[1] += q.rq.tail
 	return nil
 }
 

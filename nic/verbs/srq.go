@@ -101,6 +101,7 @@ func (s *SRQ) Destroy() error {
 	s.dev.conns.DestroySRQ(s)
 	s.gone()
 	s.dev.srqs.Remove(s.num)
+	s.dev.gone[2] += s.rq.tail
 	return nil
 }
 

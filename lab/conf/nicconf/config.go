@@ -93,6 +93,7 @@ func (c *Config) Fields() []conf.Field {
 			Set:    c.setFirmware},
 		{Name: "hardware", Expect: "fastlinq or ideal", First: true, Schema: conf.Choice("fastlinq", "ideal"),
 			Set: c.setHardware},
+		{Name: "profile", Expect: "siw", First: true, Schema: conf.Choice("siw"), Set: c.setProfile},
 		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.ParsedNew(&c.Seed, parseSeed)},
 	}
 	for _, p := range new(Config).Params() {
@@ -152,6 +153,11 @@ func (c *Config) setHardware(v string) error {
 		}
 	}
 	return nil
+}
+
+// setProfile gives the settings that were not given the defaults of another driver.
+func (c *Config) setProfile(v string) error {
+	return settings.Profile(v, c.Params(), new(Config).Params())
 }
 
 // setFirmware names the firmware of the storms.

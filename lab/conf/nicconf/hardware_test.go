@@ -42,3 +42,31 @@ func TestHardware(t *testing.T) {
 		}
 	}
 }
+
+// A profile sets what is not given, before or behind it, and nothing else.
+func TestProfile(t *testing.T) {
+	for _, in := range []string{"profile: siw, ird: 5", "ird: 5, profile: siw", "ird: 5, hardware: ideal, profile: siw"} {
+		all, err := Parse("n.yaml", []byte("nics:\n  - {ip: 10.0.0.1/24, "+in+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := all[0]
+		for name, want := range map[string]string{"mpa_crc_required": "0", "mpa_crc_strict": "1", "ird": "5", "ord": "128", "max_inline": "80",
+			"keepalive": "0", "tcp_nodelay": "1"} {
+			if got := c.NIC.Param(name).Get(); got != want {
+				t.Errorf("%s: %s is %s, want %s", in, name, got, want)
+			}
+		}
+	}
+	const want = "n.yaml:2:32: profile: expected siw"
+	if _, err := Parse("n.yaml", []byte("nics:\n  - {ip: 10.0.0.1/24, profile: rxe}\n")); err == nil || !strings.Contains(err.Error(), want) {
+		t.Error(err)
+	}
+	var c Config
+	if err := c.Set("ird", "5"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Set("profile", "siw"); err != nil || c.NIC.Param("ird").Get() != "5" || c.NIC.Param("ord").Get() != "128" {
+		t.Error(err)
+	}
+}

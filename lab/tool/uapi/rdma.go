@@ -228,7 +228,8 @@ func (d *device) stats() (s sysfs.Stats, err error) {
 		return s, err
 	}
 	counts := map[string]*int{"context": &s.CXs, "pd": &s.PDs, "qp": &s.QPs, "cq": &s.CQs, "srq": &s.SRQs, "mr": &s.MRs,
-		"cep_listening": &s.CEPs, "cep_starting": &s.CEPs, "cep_connected": &s.CEPs, "cep_closing": &s.CEPs}
+		"cep_listening": &s.CEPs, "cep_starting": &s.CEPs, "cep_connected": &s.CEPs, "cep_closing": &s.CEPs,
+		"tcp_socket": &s.Sockets, "wr_sq": &s.WQEs, "wr_rq": &s.WQEs, "wr_srq": &s.WQEs}
 	for _, r := range rows {
 		if to := counts[r.Name]; to != nil {
 			*to += r.Now

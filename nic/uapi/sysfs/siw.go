@@ -13,7 +13,7 @@ const (
 )
 
 // Stats counts a device's objects.
-type Stats struct{ CXs, PDs, QPs, CQs, SRQs, MRs, CEPs int }
+type Stats struct{ CXs, PDs, QPs, CQs, SRQs, MRs, CEPs, Sockets, WQEs int }
 
 // QP is a queue pair in the list of siw's.
 type QP struct {
@@ -75,7 +75,8 @@ func (b *builder) siw(d *Device) {
 			return "", err
 		}
 		return fmt.Sprintf("Allocated SIW Objects:\nDevice %s (IFF_UP):\tCXs: %d, PDs: %d, QPs: %d, CQs: %d, SRQs: "+
-			"%d, MRs: %d, CEPs: %d\n", d.Name(), s.CXs, s.PDs, s.QPs, s.CQs, s.SRQs, s.MRs, s.CEPs), nil
+			"%d, MRs: %d, CEPs: %d, TCP sockets: %d, WQEs: %d\n", d.Name(), s.CXs, s.PDs, s.QPs, s.CQs, s.SRQs, s.MRs,
+			s.CEPs, s.Sockets, s.WQEs), nil
 	})
 	b.live(dir+"/qp", func() (string, error) {
 		list, err := d.QPs()

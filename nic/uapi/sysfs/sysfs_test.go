@@ -76,8 +76,10 @@ func newWorld(t *testing.T) *world {
 			return Attr{NodeGUID: "0200:00ff:fe00:0001", SystemImageGUID: "0200:00ff:fe00:0001", Firmware: "1.2", Description: "tapir nic7",
 				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}
 		}),
-		Stats: says(w, func() Stats { return Stats{CXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7} }),
-		QPs:   says(w, func() []QP { return w.qps }),
+		Stats: says(w, func() Stats {
+			return Stats{CXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7, Sockets: 8, WQEs: 9}
+		}),
+		QPs: says(w, func() []QP { return w.qps }),
 		CEPs: says(w, func() []CEP {
 			return []CEP{{State: "listening", Listening: true, Local: "10.0.0.1:7471"}, {ID: 4, State: "full operation", QP: 9, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}}
 		})})
@@ -161,7 +163,7 @@ func TestTools(t *testing.T) {
 func TestLive(t *testing.T) {
 	bothWays(t, func(t *testing.T, w *world) {
 		const stats, qp, cep = "/sys/kernel/debug/siw/rxe0/stats", "/sys/kernel/debug/siw/rxe0/qp", "/sys/kernel/debug/siw/rxe0/cep"
-		w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7\n", "cat", stats)
+		w.want(t, "Allocated SIW Objects:\nDevice rxe0 (IFF_UP):\tCXs: 1, PDs: 2, QPs: 3, CQs: 4, SRQs: 5, MRs: 6, CEPs: 7, TCP sockets: 8, WQEs: 9\n", "cat", stats)
 		w.want(t, "", "cat", qp)
 		w.change(func() {
 			w.qps = []QP{{Num: 9, State: "RTS", Sends: 1, Recvs: 2, IRD: 3, ORD: 4, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}, {Num: 10, State: "IDLE"}}

@@ -175,6 +175,8 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"module":         {"unplugged", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unplugged: true}}}},
 		"fan":            {"failed", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{FanFailed: true}}}},
 		"mfw":            {"stuck", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Stuck: true}}}},
+		"auto_recover":   {"1", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{AutoRecover: true}}}},
+		"grace_period":   {"1m", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{Grace: time.Minute}}}},
 		"fw_load_policy": {"flash", Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadFlash}}}},
 	}
 	for _, p := range allParams() {

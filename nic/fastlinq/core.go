@@ -17,6 +17,7 @@ import (
 	"tapir/nic/fastlinq/mfw/mcp"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
+	"tapir/nic/msglog"
 	"tapir/nic/param"
 	"tapir/nic/view"
 	"tapir/wire/frame"
@@ -31,6 +32,9 @@ type driverCore struct {
 	lost   bool               // the firmware was, since the last load
 	up     bool               // hw_init has ended
 	open   bool               // the netdev of the host function is
+
+	recovered  frame.Time // when the last recovery was over; 0: never
+	recovering bool       // one has begun by itself
 
 	overflow [cmt.Engines]bool // the doorbell queue has lost one
 	held     []*hw.PTT         // windows that nobody else gets, by a fault
@@ -64,10 +68,17 @@ func (d driver) composeCore() error {
 	c.dev = ecore.New(ecore.Config{
 		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
 		Hooks: ecore.Hooks{
-			SlowpathIRQReq: d.slowpathIRQ, ScheduleRecovery: func(h *ecore.Hwfn) {
+			SlowpathIRQReq:  d.slowpathIRQ,
+			SlowpathIRQFree: func(h *ecore.Hwfn) { d.interrupts.slowpath[h.Index] = false },
+			BeforePFStart:   func(h *ecore.Hwfn) error { d.resetFirmware(h); return nil },
+			AfterPFStop:     func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
+			HWError:         func(_ *ecore.Hwfn, kind ecore.HWError, _ error) { d.hwErrorOccurred(kind) },
+			ScheduleRecovery: func(h *ecore.Hwfn) {
 				d.management.fw.ProcessKill(h.Index)
 			},
-			AfterPFStop: func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset); d.resetFirmware(h) },
+			DoorbellRecovery: func(h *ecore.Hwfn) {
+				d.log.Say(msglog.Notice, msglog.HW, "[%v] doorbells were lost, all are rung again", h)
+			},
 		}, Log: d.log,
 	})
 	for e := range c.chip.Engines {
@@ -86,6 +97,7 @@ func (d *Device) slowpathIRQ(h *ecore.Hwfn) error {
 		i.Vectors() <= h.Index {
 		return fmt.Errorf("%v: no vector", i.Mode())
 	}
+	d.interrupts.slowpath[h.Index] = true
 	return nil
 }
 
@@ -133,6 +145,7 @@ func (d driver) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 		if err == nil && d.core.lost {
 			d.core.lost = false
 			err = dev.Recovered()
+			d.core.recovered = now
 		}
 		end(now, err)
 	}

@@ -42,6 +42,8 @@ type (
 	Board = settings.Board
 	// Firmware is that of the storms.
 	Firmware = settings.Firmware
+	// Health is what the health reporter does by itself.
+	Health = settings.Health
 	// HashTypes are kinds of packets that RSS spreads.
 	HashTypes = l2.HashTypes
 )

@@ -14,7 +14,8 @@ import (
 func (d tools) Health() view.Health {
 	h := d.core.dev.Health()
 	out := view.Health{State: d.core.dev.HealthState(), Errors: h.Total(), Recoveries: h.Recoveries, Engine: h.Hwfn,
-		Dump: len(h.Dump), Leaked: h.Leaked}
+		Dump: len(h.Dump), Leaked: h.Leaked,
+		AutoRecover: d.cfg.Health.AutoRecover, Grace: d.cfg.Health.Grace.Milliseconds()}
 	for e, n := range h.Errors {
 		out.Kinds = append(out.Kinds, view.HealthKind{Name: ecore.HWError(e).String(), Count: n})
 	}
@@ -37,6 +38,23 @@ func (d tools) report(kind mcp.HWError) {
 	if dev := d.core.dev; len(dev.Hwfns) > 0 {
 		dev.Lead().HWError(ecore.HWError(kind), status.IO.Errorf("%v", kind))
 	}
+}
+
+// hwErrorOccurred is the client's part of a hardware error: a recovery, if it is to
+// begin by itself. What a fan does is for the operator to mend.
+func (d tools) hwErrorOccurred(kind ecore.HWError) {
+	c, h := &d.core, d.cfg.Health
+	if !h.AutoRecover || kind == ecore.FanFail || c.recovering ||
+		c.recovered != 0 && d.now().Sub(c.recovered) < h.Grace {
+		return
+	}
+	c.recovering = true
+	d.nic.Schedule(d.now(), func(now frame.Time) {
+		d.Recover(now, func(err error) {
+			c.recovering = false
+			d.management.note(err)
+		})
+	})
 }
 
 // How long a recovery may take, and how often it is looked at.

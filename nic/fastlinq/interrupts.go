@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/view"
@@ -26,6 +27,8 @@ type interrupts struct {
 	queues []int   // the block of each queue pair
 	cnqs   []int   // of each CNQ
 	dirty  []int   // blocks with something to report
+	// slowpath: the driver has the slowpath's vector of a hwfn.
+	slowpath [cmt.Engines]bool
 
 	holds    bool           // frames of the NIC's own queue wait for their interrupt
 	rx       []*frame.Frame // that do
@@ -314,17 +317,24 @@ func (d display) ShowIRQ() []view.IRQInfo {
 	for n := range list {
 		list[n].Hwfn = d.hwfnName(0)
 	}
-	second := []view.IRQInfo{d.interrupts.row(d.interrupts.dev.Hwfns[1].SP(), 1, "sp", "slowpath", 0)}
-	d.cmt.withSecond(func(e *SecondEngine) { second = append(second, e.irq.show(1, d.host)[1:]...) })
+	var second []view.IRQInfo
+	if d.interrupts.slowpath[1] {
+		second = append(second, d.interrupts.row(d.interrupts.dev.Hwfns[1].SP(), 1, "sp", "slowpath", 0))
+	}
+	d.cmt.withSecond(func(e *SecondEngine) { second = append(second, e.irq.show(1, d.host)...) })
 	for n := range second {
 		second[n].Hwfn = d.hwfnName(1)
 	}
 	return append(list, second...)
 }
 
-// show describes the slowpath's status block of a hwfn, then those in use.
+// show describes the slowpath's status block of a hwfn, if that has its vector, then
+// those in use.
 func (i *interrupts) show(hwfn int, host bool) []view.IRQInfo {
-	list := []view.IRQInfo{i.row(i.dev.Hwfns[hwfn].SP(), hwfn, "sp", "slowpath", 0)}
+	list := []view.IRQInfo{}
+	if i.slowpath[hwfn] {
+		list = append(list, i.row(i.dev.Hwfns[hwfn].SP(), hwfn, "sp", "slowpath", 0))
+	}
 	for id := range i.blocks {
 		if b := &i.blocks[id]; len(b.queues)+len(b.cnqs) > 0 {
 			list = append(list, i.row(b.SB, hwfn, fmt.Sprint(id), b.users(host), id+1))

@@ -44,6 +44,10 @@ type Health struct {
 	Engine     int          `json:"engine"` // of the last
 	Dump       int          `json:"dump"`   // octets that are kept
 	Leaked     int          `json:"leaked_cids"`
+	// AutoRecover: a recovery begins by itself, but not within Grace, in milliseconds,
+	// of the last.
+	AutoRecover bool  `json:"auto_recover"`
+	Grace       int64 `json:"grace_period"`
 }
 
 // HealthKind is a kind of hardware error.

@@ -129,6 +129,8 @@ func TestPrint(t *testing.T) {
 func TestDo(t *testing.T) {
 	for line, want := range map[string]string{
 		"dev param set nic0 name iwarp_cmt value false cmode runtime": "set iwarp_cmt=0 close",
+		"health set nic0 reporter fw_fatal auto_recover true":         "set auto_recover=1 close",
+		"health set nic0 reporter fw_fatal grace_period 500":          "set grace_period=500ms close",
 		"health recover nic0 reporter fw_fatal":                       "recover close",
 		"health dump clear nic0 reporter fw_fatal":                    "clear close",
 		"health show": "close close",
@@ -149,6 +151,7 @@ func TestRefused(t *testing.T) {
 		"dev param show nic0 name mtu":                                 `!there is no parameter "mtu": choose iwarp_cmt`,
 		"dev param set nic0 name iwarp_cmt":                            "?value is missing: expected DEV name ... value ... cmode ...",
 		"dev param set nic0 name":                                      "?name: its value is missing",
+		"health set nic0 reporter fw_fatal":                            "?what to change is missing: expected auto_recover or grace_period",
 		"dev param set":                                                "?the device is missing: expected DEV name ... value ... cmode",
 		"health show nic0 reporter x":                                  `!there is no reporter "x": choose fw_fatal`,
 		"health recover nic0 reporter x":                               `!there is no reporter "x": choose fw_fatal`,

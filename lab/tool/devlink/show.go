@@ -3,6 +3,7 @@ package devlink
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"tapir/lab/tool/ctl"
@@ -133,11 +134,33 @@ func healthShow(c *call) error {
 			state = h.State
 		}
 		return fmt.Sprintf("%s:\n  reporter %s\n"+
-				"    state %s error %d recover %d grace_period 0 auto_recover false auto_dump true\n",
-				d.handle(), reporterName, state, h.Errors, h.Recoveries),
+				"    state %s error %d recover %d grace_period %d auto_recover %t auto_dump true\n",
+				d.handle(), reporterName, state, h.Errors, h.Recoveries, h.Grace, h.AutoRecover),
 			[]object{{{"reporter", reporterName}, {"state", state}, {"error", h.Errors}, {"recover", h.Recoveries},
-				{"grace_period", 0}, {"auto_recover", false}, {"auto_dump", true}}}, nil
+				{"grace_period", h.Grace}, {"auto_recover", h.AutoRecover}, {"auto_dump", true}}}, nil
 	})
+}
+
+// healthSet changes what the reporter does by itself.
+func healthSet(c *call, d *device) error {
+	var list []ctl.Setting
+	if v := c.values[1]; v != "" {
+		to, ok := map[string]string{"true": "1", "false": "0"}[v]
+		if !ok {
+			return usage.Errorf("auto_recover %s: expected true or false", v)
+		}
+		list = append(list, ctl.Setting{Name: "auto_recover", Value: to})
+	}
+	if v := c.values[2]; v != "" {
+		if _, err := strconv.ParseUint(v, 10, 32); err != nil {
+			return usage.Errorf("grace_period %s: expected a number of milliseconds", v)
+		}
+		list = append(list, ctl.Setting{Name: "grace_period", Value: v + "ms"})
+	}
+	if list == nil {
+		return usage.Errorf("what to change is missing: expected auto_recover or grace_period")
+	}
+	return d.client.Set(c, list, nil)
 }
 
 func healthDiagnose(c *call, d *device) error {

@@ -28,6 +28,7 @@ type Config struct {
 	Board Board
 	// Firmware is that of the storms.
 	Firmware Firmware
+	Health   Health
 }
 
 // NIC is a configuration beside what else is known of the NIC.
@@ -39,7 +40,7 @@ type NIC struct {
 // Params are the settings, bound to c.
 func (c *Config) Params() []*param.Row {
 	return slices.Concat(c.interruptRows(), c.engineRows(), c.ethernetRows(), c.featureRows(), c.linkRows(),
-		c.boardRows(), c.firmwareRows())
+		c.boardRows(), c.firmwareRows(), c.healthRows())
 }
 
 // Validate says what is wrong with a configuration whose defaults are filled

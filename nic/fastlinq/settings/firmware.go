@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"time"
 
 	"tapir/nic/param"
 )
@@ -28,6 +29,24 @@ func (f *Firmware) validate() error {
 		return fmt.Errorf("fw_load_policy: there is no firmware file: start the NIC with --firmware FILE")
 	}
 	return nil
+}
+
+// Health is what the health reporter does by itself, in the words of devlink.
+type Health struct {
+	AutoRecover bool          // begin a recovery at a hardware error
+	Grace       time.Duration // not so long after the last one
+}
+
+// healthRows are the settings of the health reporter.
+func (c *Config) healthRows() []*param.Row {
+	return []*param.Row{
+		param.Bool(param.Row{Name: "auto_recover", Origin: param.FastLinQ, Runtime: true,
+			Help: "recover by itself from a hardware error, but that of a fan: the function loads anew"},
+			&c.Health.AutoRecover, false),
+		param.Duration(param.Row{Name: "grace_period", Origin: param.FastLinQ, Runtime: true,
+			Help: "with auto_recover: how long after a recovery an error waits for the operator"},
+			&c.Health.Grace, 0, 24*time.Hour, true),
+	}
 }
 
 // firmwareRows are the settings of the storm firmware.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/iwarp"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -400,5 +401,176 @@ func TestRegistrationForEachTransfer(t *testing.T) {
 	w.until(10*time.Second, func() bool { return s.saw(cm.ClosedEvent) })
 	if s.mem[1] == 0 || b.dev.Verbs.Raised(verbs.EventQPAccessError) != 1 {
 		t.Error("an old key still opens the memory")
+	}
+}
+
+// lost is memory that has gone: each access fails.
+type lost struct{}
+
+func (lost) Len() uint64                  { return 1 << 20 }
+func (lost) Slice(uint64, int) []byte     { return nil }
+func (lost) ReadAt([]byte, uint64) error  { return errors.New("lost") }
+func (lost) WriteAt([]byte, uint64) error { return errors.New("lost") }
+
+// Every event of the FastLinQ iWARP interface comes from what happens to the
+// connections of two NICs, and is counted under its name.
+func TestEveryDeviceEvent(t *testing.T) {
+	seen := map[string]bool{}
+	write := func(c, s *rdmaEnd, rkey uint32, sge verbs.SGE) {
+		wr := verbs.SendWR{Opcode: verbs.OpWrite, RemoteAddr: s.mr.Addr(), RKey: rkey, SGEs: []verbs.SGE{sge}}
+		if _, err := c.qp.PostSend(wr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recv := func(s *rdmaEnd, n int) {
+		if _, err := s.qp.PostRecv(verbs.RecvWR{SGEs: []verbs.SGE{s.sge(0, n)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, do := range []func(w *world, c, s *rdmaEnd){
+		func(w *world, c, _ *rdmaEnd) { _ = c.id.Disconnect(false, w.now) },
+		func(w *world, c, s *rdmaEnd) { write(c, s, s.mr.RKey()+1, c.sge(0, 8)) },
+		func(w *world, c, s *rdmaEnd) { write(c, s, s.mr.RKey(), verbs.SGE{Length: 8, LKey: 1}) },
+		func(w *world, c, s *rdmaEnd) { c.post(verbs.OpSend, 8, s) },
+		func(w *world, c, s *rdmaEnd) { recv(s, 8); c.post(verbs.OpSend, 64, s) },
+		func(w *world, c, s *rdmaEnd) {
+			if err := s.cq.Resize(1); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				recv(s, 8)
+				c.post(verbs.OpSend, 8, s)
+			}
+		},
+		func(w *world, c, s *rdmaEnd) {
+			w.lose = func(*node, []byte) bool { return true }
+			c.post(verbs.OpWrite, 8, s)
+		},
+		func(w *world, c, s *rdmaEnd) {
+			mr, err := s.pd.RegMemory(lost{}, s.mr.Addr(), verbs.RemoteRead)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wr := verbs.SendWR{Opcode: verbs.OpRead, RemoteAddr: s.mr.Addr(), RKey: mr.RKey(), SGEs: []verbs.SGE{c.sge(0, 8)}}
+			if _, err := c.qp.PostSend(wr); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func(w *world, c, _ *rdmaEnd) { c.n.dev.Fail(errors.New("pulled"), w.now) },
+	} {
+		w, a, b := twoNICs(t, Config{})
+		c, s := dial(w, a, b, peer4, 4096)
+		do(w, c, s)
+		w.run(time.Hour)
+		note(seen, a, b)
+	}
+
+	// Without an agreement on the number of Reads (MPA 1), more come than are taken.
+	w, a, b := twoNICs(t, Config{IWARP: iwarp.Config{Revision: 1}})
+	c, s := newEnd(t, a, 4096), newEnd(t, b, 4096)
+	at := netip.AddrPortFrom(peer4, rdmaPort)
+	l, err := b.dev.CM.Listen(at, 1, func(ev cm.Event, now frame.Time) {
+		if ev.Type == cm.ConnectRequest {
+			_ = ev.ID.Accept(cm.Params{QP: s.qp, IRD: 1, ORD: 1}, now)
+		}
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := a.dev.CM.NewID(c.handle, nil)
+	if err := id.Connect(at, cm.Params{QP: c.qp, IRD: 8, ORD: 8}, w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.until(time.Second, func() bool { return c.saw(cm.ActiveComplete) })
+	for range 8 {
+		c.post(verbs.OpRead, 4096, s)
+	}
+	w.run(time.Minute)
+	if err := l.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	w.run(time.Second)
+	note(seen, a, b)
+
+	// A shared receive queue, and an initiator that says itself when it is ready.
+	w, a, b = twoNICs(t, Config{IWARP: iwarp.Config{PeerToPeer: true}})
+	c, s = newEnd(t, a, 4096), newEnd(t, b, 4096)
+	srq, err := s.pd.CreateSRQ(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.qp, err = s.pd.CreateQP(verbs.QPConfig{SendCQ: s.cq, RecvCQ: s.cq, SRQ: srq}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srq.PostRecv(verbs.RecvWR{SGEs: []verbs.SGE{s.sge(0, 8)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := srq.SetLimit(1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.dev.CM.Listen(at, 1, s.handle, nil); err != nil {
+		t.Fatal(err)
+	}
+	id = a.dev.CM.NewID(c.handle, nil)
+	if err := id.Connect(at, cm.Params{QP: c.qp, IRD: 1, ORD: 1, ManualRTR: true}, w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.until(time.Second, func() bool { return c.saw(cm.MPAReply) })
+	if err := id.SendRTR(w.now); err != nil {
+		t.Fatal(err)
+	}
+	w.until(time.Second, func() bool { return s.saw(cm.PassiveComplete) })
+	c.post(verbs.OpSend, 8, s)
+	c.post(verbs.OpSend, 8, s)
+	w.run(time.Minute)
+	note(seen, a, b)
+	for ev := range cm.NumDeviceEvents {
+		if !seen[ev.String()] {
+			t.Errorf("nothing has led to %v", ev)
+		}
+	}
+}
+
+// note adds the events that NICs have counted.
+func note(seen map[string]bool, nodes ...*node) {
+	for _, n := range nodes {
+		for ev := range cm.NumDeviceEvents {
+			if counted(n, "event_"+strings.ToLower(ev.String())) > 0 {
+				seen[ev.String()] = true
+			}
+		}
+	}
+}
+
+// A listener is asked by those of its own VLAN alone, and both sides tell which
+// that is.
+func TestListenersOfAVLAN(t *testing.T) {
+	for _, c := range []struct{ client, server uint16 }{{5, 5}, {5, 6}, {0, 5}, {5, 0}, {0, 0}} {
+		w := newWorld(t)
+		a := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), VLAN: c.client})
+		b := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.2/24"), VLAN: c.server})
+		a.dev.LinkUp(w.now)
+		b.dev.LinkUp(w.now)
+		asked := 0
+		at := netip.AddrPortFrom(peer4, rdmaPort)
+		if _, err := b.dev.CM.Listen(at, 1, func(ev cm.Event, _ frame.Time) {
+			if ev.Type == cm.ConnectRequest {
+				asked++
+				if v := ev.ID.Info().VLAN; v != c.server {
+					t.Errorf("asked in VLAN %d, the listener's is %d", v, c.server)
+				}
+			}
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+		e := newEnd(t, a, 64)
+		id := a.dev.CM.NewID(e.handle, nil)
+		if err := id.Connect(at, cm.Params{QP: e.qp}, w.now); err != nil {
+			t.Fatal(err)
+		}
+		w.run(500 * time.Millisecond)
+		if want := map[bool]int{true: 1}[c.client == c.server]; asked != want || id.Info().VLAN != c.client {
+			t.Errorf("from VLAN %d to %d: asked %d times, want %d", c.client, c.server, asked, want)
+		}
 	}
 }

@@ -23,8 +23,9 @@ func newRun() *cobra.Command {
 			"machine's own. It needs no root, module or C compiler, serves static programs and\n" +
 			"everything that the program starts, and ends when the last of these has ended, with the\n" +
 			"program's exit code.\n\n" +
-			"RDMA programs over libibverbs and librdmacm, such as rping, ib_write_bw -R or fi_pingpong,\n" +
-			"find the NICs as rxe0, rxe1... in the order of --nic, which must be NICs of one process.\n\n" +
+			"RDMA programs over libibverbs, librdmacm and libibumad, such as rping, ib_write_bw -R or\n" +
+			"fi_pingpong, find the NICs as rxe0, rxe1... in the order of --nic, which must be NICs of one\n" +
+			"process.\n\n" +
 			"For PTP programs, such as ptp4l, phc2sys or chronyd, the NICs' hardware clocks are /dev/ptp0,\n" +
 			"/dev/ptp1... and their TAPs have hardware time stamps: the host TAP of a NIC that has one,\n" +
 			"else its TAP. The program cannot set the machine's clock, whatever its rights, unless\n" +

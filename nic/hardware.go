@@ -130,7 +130,8 @@ func (b below) Looping() bool { return b.d.Wire.Waiting() > 0 }
 func (b below) Opened(packet []byte, off frame.Offload) { b.d.tcp.Opened(packet, off, b.Now()) }
 
 // TakeEtherType implements hardware.NIC.
-func (b below) TakeEtherType(typ uint16, take func(h ether.Header, body []byte) bool) (remove func()) {
+func (b below) TakeEtherType(typ uint16,
+	take func(h ether.Header, body []byte) (bool, frame.DropReason)) (remove func()) {
 	h := &etherTypes{take}
 	b.d.IP.RegisterEtherType(typ, h)
 	return func() { b.d.IP.Unregister(h) }
@@ -143,13 +144,16 @@ func (b below) ClockCounter(now frame.Time) (ns, ppb int64) {
 
 // etherTypes are frames that the hardware takes.
 type etherTypes struct {
-	take func(h ether.Header, body []byte) bool
+	take func(h ether.Header, body []byte) (taken bool, why frame.DropReason)
 }
 
 // Receive implements ip.Handler.
 func (t *etherTypes) Receive(p *ip.Packet) ip.Verdict {
-	if !t.take(p.Ether, p.Frame.Bytes()[p.Ether.Len():]) {
-		return ip.Unmatched
+	switch taken, why := t.take(p.Ether, p.Frame.Bytes()[p.Ether.Len():]); {
+	case why != frame.DropNone:
+		return p.Discard(why)
+	case taken:
+		return ip.Consumed
 	}
-	return ip.Consumed
+	return ip.Unmatched
 }

@@ -225,6 +225,17 @@ func TestLightL2Frames(t *testing.T) {
 			t.Errorf("%d buffers: %+v, %v", buffers, r, hears.err)
 		}
 	}
+	// Those that find no buffer while the slowpath's interrupt is away are dropped.
+	hears := b.ll2Test(fastlinq.LL2Job{Wait: time.Second})
+	sp := b.dev.IRQ().Hwfns[0].SP()
+	sp.SetState(irq.Rx, irq.Stopped, w.now)
+	a.ll2Test(fastlinq.LL2Job{To: to, Count: 70, Size: 60})
+	w.run(100 * time.Millisecond)
+	sp.SetState(irq.Rx, irq.Disabled, w.now)
+	w.run(2 * time.Second)
+	if r := hears.r; r.Received.Completed != 64 || r.Stats.NoBuffer != 6 || b.counter("rx_drop_no_buffer") != 6 {
+		t.Errorf("without an interrupt: %+v, %d dropped", r, b.counter("rx_drop_no_buffer"))
+	}
 	left := a.counter("tx_packets")
 	if got := a.ll2Test(fastlinq.LL2Job{To: to, Count: 5, Dest: ll2.Drop}); got.done {
 		t.Error("at once")

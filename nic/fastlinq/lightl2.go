@@ -176,13 +176,20 @@ func (d *Device) SYN(h ether.Header, packet []byte, off frame.Offload) (taken bo
 	if l.syn == nil {
 		return false, frame.DropNone
 	}
-	switch l.fw.Receive(l.syn.Handle(), ll2.Packet{Header: h, Body: packet, Off: off}) {
+	return l.receive(l.syn.Handle(), ll2.Packet{Header: h, Body: packet, Off: off})
+}
+
+// receive gives a queue a packet; it is dropped with a reason if the queue cannot take it.
+func (l *lightL2) receive(queue int, p ll2.Packet) (taken bool, why frame.DropReason) {
+	switch l.fw.Receive(queue, p) {
 	case ll2.NotTaken:
 		return false, frame.DropNone
-	case ll2.Refused:
+	case ll2.TooBig:
+		return true, drop.Oversize
+	case ll2.NoBuffer:
 		return true, drop.NoBuffer
 	}
-	d.contexts.look(d.now())
+	l.d.contexts.look(l.d.now())
 	return true, frame.DropNone
 }
 
@@ -207,10 +214,8 @@ func (l *lightL2) filter(queue int, etherType uint16, on bool) {
 		delete(l.filters, key)
 		return
 	}
-	l.filters[key] = l.d.nic.TakeEtherType(etherType, func(h ether.Header, body []byte) bool {
-		taken := l.fw.Receive(queue, ll2.Packet{Header: h, Body: body}) != ll2.NotTaken
-		l.d.contexts.look(l.d.now())
-		return taken
+	l.filters[key] = l.d.nic.TakeEtherType(etherType, func(h ether.Header, body []byte) (bool, frame.DropReason) {
+		return l.receive(queue, ll2.Packet{Header: h, Body: body})
 	})
 }
 

@@ -130,9 +130,9 @@ type NIC interface {
 	// Opened takes a SYN that the device was given, borrowed: the IP packet.
 	Opened(packet []byte, off frame.Offload)
 	// TakeEtherType has take see the frames of an EtherType that come for the NIC's
-	// station, their headers and what follows, borrowed, until remove is called; false:
-	// it does not want one.
-	TakeEtherType(typ uint16, take func(h ether.Header, body []byte) bool) (remove func())
+	// station, their headers and what follows, borrowed, until remove is called. What it
+	// returns is as with Function.SYN.
+	TakeEtherType(typ uint16, take func(h ether.Header, body []byte) (taken bool, why frame.DropReason)) (remove func())
 	// Traffic counts what has passed.
 	Traffic() Traffic
 	// Bench is what selftests use.

@@ -115,7 +115,8 @@ type Outcome uint8
 const (
 	Taken    Outcome = iota // it is in a buffer
 	NotTaken                // it is not the queue's
-	Refused                 // the queue has counted it; it is to be dropped
+	TooBig                  // the queue has counted it; it is to be dropped
+	NoBuffer                // likewise
 )
 
 // Receive puts a packet into the next buffer of a queue. What the queue cannot take it
@@ -132,9 +133,9 @@ func (f *Firmware) Receive(at int, p Packet) Outcome {
 	n := h.Len() + len(p.Body)
 	switch {
 	case len(p.Body) > q.rx.MTU:
-		return f.refuse(q.rx.TooBig, &q.stats.TooBig, "a packet that is too big")
+		return f.refuse(TooBig, q.rx.TooBig, &q.stats.TooBig, "a packet that is too big")
 	case q.rx.Rings.Posted == 0:
-		return f.refuse(q.rx.NoBuffer, &q.stats.NoBuffer, "a packet without a buffer")
+		return f.refuse(NoBuffer, q.rx.NoBuffer, &q.stats.NoBuffer, "a packet without a buffer")
 	}
 	r := q.rx.Rings
 	r.Posted--
@@ -156,14 +157,14 @@ func (f *Firmware) Receive(at int, p Packet) Outcome {
 	return Taken
 }
 
-func (f *Firmware) refuse(do OnError, counter *uint64, what string) Outcome {
+func (f *Firmware) refuse(o Outcome, do OnError, counter *uint64, what string) Outcome {
 	if do == DoNothing {
 		return NotTaken
 	}
 	if *counter++; do == Assert {
 		f.Assert("light L2: " + what)
 	}
-	return Refused
+	return o
 }
 
 // Due tells whether a packet waits to be sent.

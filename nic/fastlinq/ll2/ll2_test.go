@@ -273,7 +273,7 @@ func TestReceive(t *testing.T) {
 		Tags: [2]ether.Tag{{TPID: ether.TypeVLAN, TCI: 9}}}, Body: []byte("hello"), Off: frame.Offload{DataValid: true}}
 	buf := make([]byte, 1600)
 	is(t, "untold", c.PostRx(buf, 7, false), status.Success)
-	if r.fw.Receive(0, p) != Refused || len(r.asserts) != 1 {
+	if r.fw.Receive(0, p) != NoBuffer || len(r.asserts) != 1 {
 		t.Errorf("without a buffer: %q", r.asserts)
 	}
 	is(t, "told", c.PostRx(make([]byte, 1600), 8, true), status.Success)
@@ -281,7 +281,7 @@ func TestReceive(t *testing.T) {
 		got[0].Flags != L4Valid || string(got[0].Buf[ether.HeaderLen:got[0].Len]) != "hello" || &got[0].Buf[0] != &buf[0] {
 		t.Errorf("%+v", got)
 	}
-	if p.Body = make([]byte, 1501); r.fw.Receive(0, p) != Refused {
+	if p.Body = make([]byte, 1501); r.fw.Receive(0, p) != TooBig {
 		t.Error("a packet that is too big is taken")
 	}
 	if s := r.fw.Stats(0); s.Rx() != (Traffic{1, 19}) || s.RxUcast.Packets != 1 || s.TooBig != 1 || s.NoBuffer != 1 {

@@ -101,6 +101,49 @@ func TestZeroCopyParameter(t *testing.T) {
 	}
 }
 
+// So is a long Read Response: what the responder changes in the region before the
+// acknowledgement of a lost segment arrives changed, but with a CRC, with zcopy_tx 0, or
+// when the region was deregistered meanwhile.
+//
+// SIW-7-04
+func TestZeroCopyOfReadResponses(t *testing.T) {
+	for _, c := range []struct {
+		crc, zcopy string
+		dereg      bool
+		changed    bool
+	}{{"0", "1", false, true}, {"0", "0", false, false}, {"1", "1", false, false}, {"0", "1", true, false}} {
+		w, a, b := twoNICs(t, Config{})
+		for _, n := range []*node{a, b} {
+			if err := n.dev.Set(Setting{"mpa_crc_required", c.crc}, Setting{"zcopy_tx", c.zcopy}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		client, server := dial(w, a, b, peer4, 1<<16)
+		w.run(time.Second)
+		lost := w.losesOne(b)
+		for i := range server.mem {
+			server.mem[i] = 1
+		}
+		client.post(verbs.OpRead, 12_000, server)
+		for !*lost {
+			w.run(time.Microsecond)
+		}
+		if c.dereg {
+			if err := server.mr.Dereg(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range server.mem {
+			server.mem[i] = 2
+		}
+		w.until(10*time.Second, func() bool { return client.completions() == 1 })
+		if client.wcs[0].Status != verbs.StatusSuccess || bytes.Contains(client.mem[:12_000], []byte{0}) ||
+			bytes.Contains(client.mem, []byte{2}) != c.changed {
+			t.Errorf("%+v: %v, changed octets arrived: %v", c, client.wcs[0].Status, bytes.Contains(client.mem, []byte{2}))
+		}
+	}
+}
+
 // losesOne has the cable lose the next long frame of a node.
 func (w *world) losesOne(from *node) (lost *bool) {
 	lost = new(bool)

@@ -113,6 +113,7 @@ func (e *Engine) forget(c *conn) {
 	e.totals.add(&c.counters)
 	c.log.release(c)
 	c.retain.release()
+	c.endLoans()
 	c.dropOOO()
 	e.conns.Remove(c.num)
 	if p := c.endpoint; c.qp != nil {
@@ -137,6 +138,7 @@ func (c *conn) begin(r mpa.Result, behind int) {
 	c.base = c.log.end
 	c.rxBase = c.rxOff - uint64(behind)
 	c.copies = !r.CRC && c.e.cfg.NoZeroCopy
+	c.shares = !r.CRC && !c.e.cfg.NoZeroCopy
 	c.phase = full
 	c.e.arm(c, frame.Never)
 }

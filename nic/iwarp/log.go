@@ -15,6 +15,7 @@ const (
 	raw    kind = iota // data holds all octets: a start-up frame
 	copied             // data holds the payload
 	lent               // the payload is read again from the work request
+	shared             // data is the payload in the region that the peer reads
 )
 
 // record describes a run of FPDUs (or a start-up frame) from when it is cut

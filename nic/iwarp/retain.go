@@ -226,8 +226,14 @@ func (o *outbound) retainUnacked(mr *verbs.MR) {
 	if o.c.qp == nil {
 		return
 	}
+	o.endLoans()
 	for i := o.log.head; i != o.log.tail; i++ {
 		r := o.log.at(i)
+		if r.kind == shared {
+			data := r.data
+			copy(o.retain.add(r, len(data)), data)
+			r.kind = copied
+		}
 		if r.kind != lent {
 			continue
 		}

@@ -20,8 +20,10 @@ type outbound struct {
 	tx     mpa.Layout
 	base   uint64 // stream offset of the first FPDU sent
 	copies bool   // long messages are copied, too
+	shares bool   // long Read Responses are not copied
 	log    sendLog
 	retain retainer
+	loans  []*verbs.Loan // of the regions that Read Responses are sent from
 	seg    rdmap.Segment
 }
 
@@ -170,6 +172,10 @@ func (o *outbound) lengthen(r *record) {
 	switch r.kind {
 	case lent:
 		r.count += uint32(o.c.stream.Repeat(s, runFPDUs-1))
+	case shared:
+		n := o.c.stream.Repeat(s, min(runFPDUs-1, cap(r.data)/s.Len-1))
+		r.count += uint32(n)
+		r.data = r.data[:(n+1)*s.Len]
 	case copied:
 		if n := o.c.stream.Repeat(s, min(runFPDUs-1, o.retain.ahead.n/s.Len)); n > 0 {
 			r.count += uint32(n)
@@ -199,6 +205,9 @@ func (o *outbound) payload(r *record) (await, ok bool) {
 			o.c.fail(o.c.stream.FailResponse(s, faults[f]))
 			return false, false
 		}
+		if o.share(r, m) {
+			return false, true
+		}
 		left := o.left(s, m.Addressable())
 		if o.retain.fetch(r, m, place{uint64(s.STag), m.Turn(), s.TO}, s.Len, left) != nil {
 			return false, o.localFault(r)
@@ -221,6 +230,60 @@ func (o *outbound) payload(r *record) (await, ok bool) {
 		}
 	}
 	return false, true
+}
+
+// maxLoans bounds the regions that a connection sends Read Responses from at a time
+// without copies.
+const maxLoans = 16
+
+// share has r send its segment, of a Read Response, from region m itself, if there is no
+// CRC: the octets may change until they are acknowledged, and a CRC over some that were
+// sent before would then be wrong. It does not for the last copyLimit octets of a
+// message, nor where the region is not one piece of memory of this process.
+func (o *outbound) share(r *record, m *verbs.Region) bool {
+	if !o.shares {
+		return false
+	}
+	s := &o.seg
+	left := o.left(s, false)
+	if left <= copyLimit {
+		return false
+	}
+	if _, f := o.c.qp.CheckRemote(s.STag, s.TO, left, verbs.RemoteRead); f != verbs.FaultNone {
+		return false // what is allowed still goes
+	}
+	data := m.Slice(s.TO, int(left))
+	if data == nil || !o.lendRegion(m) {
+		return false
+	}
+	r.kind, r.data = shared, data[:s.Len]
+	return true
+}
+
+// lendRegion sees to it that the connection hears of it when m goes; false: there are too
+// many regions already.
+func (o *outbound) lendRegion(m *verbs.Region) bool {
+	for _, l := range o.loans {
+		if l.Of(m) {
+			return true
+		}
+	}
+	if len(o.loans) == maxLoans {
+		return false
+	}
+	l := new(verbs.Loan)
+	l.Begin(o.c.qp, m)
+	o.loans = append(o.loans, l)
+	return true
+}
+
+// endLoans is for when no record is left that reads regions again.
+func (o *outbound) endLoans() {
+	for _, l := range o.loans {
+		l.End()
+	}
+	clear(o.loans)
+	o.loans = o.loans[:0]
 }
 
 // left is how many octets may be read for segment s and those behind it: where
@@ -311,7 +374,7 @@ func (o *outbound) render(r *record, k int, dst []byte) {
 func (o *outbound) payloadOf(r *record, k, count int) (src []byte, whole bool) {
 	from, n := k*int(r.n), count*int(r.n)
 	switch r.kind {
-	case copied:
+	case copied, shared:
 		return r.data[from : from+n], true
 	case lent:
 		if w := o.c.qp.SendWQE(r.seq); w != nil {
@@ -353,6 +416,7 @@ func (c *conn) Acked(_ *toe.Conn, off uint64, _ frame.Time) {
 	}
 	if c.log.len() == 0 {
 		c.retain.releaseIdle()
+		c.endLoans()
 		if c.phase == closing {
 			c.tcp.Close() // behind a reply that says no; else it has been called
 		}

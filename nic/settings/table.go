@@ -53,7 +53,8 @@ func (c *Bound) siwRows() []*param.Row {
 		c.crcRequired(),
 		c.crcStrict(),
 		param.Bool(param.Row{Name: "zcopy_tx", Origin: param.Siw, Runtime: true,
-			Help: "without CRC, long Writes and Sends are sent again from the memory region instead of from a copy"},
+			Help: "without CRC, long Writes, Sends and Read Responses are sent from the memory region itself, also " +
+				"again; 0: from a copy"},
 			&c.IWARP.NoZeroCopy, true),
 		param.Bool(param.Row{Name: "tcp_nodelay", Origin: param.Siw, Runtime: true,
 			Help: "send short segments at once; 0 turns Nagle's algorithm on"},

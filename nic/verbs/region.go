@@ -250,6 +250,16 @@ func (r *Region) move(p []byte, off uint64, write bool) error {
 // Addressable tells whether the region's octets are memory of this process.
 func (r *Region) Addressable() bool { return r.length > 0 && r.mem.Slice(r.base, 1) != nil }
 
+// Slice is the n octets at address addr themselves, nil if they are not one piece of
+// memory that this process can address; the caller has checked addr.
+func (r *Region) Slice(addr uint64, n int) []byte {
+	p := r.mem.Slice(r.base+addr-r.addr, n)
+	if p != nil && r.pd.dev.log.On(msglog.Data) {
+		r.logData(p, addr-r.addr, false)
+	}
+	return p
+}
+
 // Place copies p to address addr; the caller has checked it.
 func (r *Region) Place(p []byte, addr uint64) error { return r.copy(p, addr-r.addr, true) }
 

@@ -271,9 +271,13 @@ func (o *outbound) lendRegion(m *verbs.Region) bool {
 	if len(o.loans) == maxLoans {
 		return false
 	}
-	l := new(verbs.Loan)
-	l.Begin(o.c.qp, m)
-	o.loans = append(o.loans, l)
+	n := len(o.loans)
+	if n < cap(o.loans) && o.loans[:n+1][n] != nil {
+		o.loans = o.loans[:n+1] // one that has ended
+	} else {
+		o.loans = append(o.loans, new(verbs.Loan))
+	}
+	o.loans[n].Begin(o.c.qp, m)
 	return true
 }
 
@@ -282,7 +286,6 @@ func (o *outbound) endLoans() {
 	for _, l := range o.loans {
 		l.End()
 	}
-	clear(o.loans)
 	o.loans = o.loans[:0]
 }
 

@@ -42,7 +42,10 @@ func (l *Loan) Begin(q *QP, r *Region) {
 func (l *Loan) Of(r *Region) bool { return l.mr == r.mr && l.node.Listed() }
 
 // End ends the loan, if there is one.
-func (l *Loan) End() { l.node.Remove() }
+func (l *Loan) End() {
+	l.node.Remove()
+	l.node.Owner, l.mr = nil, nil
+}
 
 // reclaim has the transports of m's loans copy what they would read again.
 func (m *MR) reclaim() {

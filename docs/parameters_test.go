@@ -13,7 +13,7 @@ import (
 
 // TestParameters compares parameters.md with the parameters that there are:
 // each has a row with its default, whether it may change at run time, its
-// effect, and a test that exists.
+// effect, and tests that exist, one of which drives a NIC.
 func TestParameters(t *testing.T) {
 	page, err := os.ReadFile("parameters.md")
 	if err != nil {
@@ -22,13 +22,17 @@ func TestParameters(t *testing.T) {
 	text := string(page)
 	namedTests(t, text)
 	runtime := map[bool]string{true: "yes", false: "no"}
+	devices := &deviceTests{t: t}
 	rows := (&nic.Config{Hardware: &fastlinq.Config{}}).Params()
 	for _, p := range rows {
 		head := fmt.Sprintf("| `%s` | %s | %s | %s | ", p.Name, p.Get(), runtime[p.Runtime], p.Help)
 		_, row, found := strings.Cut(text, head)
 		row, _, _ = strings.Cut(row, "\n")
-		if !found || !testName.MatchString(row) {
+		switch {
+		case !found || !testName.MatchString(row):
 			t.Errorf("no row %q with a test, but %q", head, row)
+		case !devices.any(row):
+			t.Errorf("%s: none of %s drives a NIC (seed_device_test.go)", p.Name, row)
 		}
 	}
 	_, aliases, _ := strings.Cut(text, "\n### Aliases\n")

@@ -97,11 +97,10 @@ func TestRegisterDump(t *testing.T) {
 	}
 }
 
-// MF-42 The LED blinks once a second, and is then what the settings say.
+// MF-42 The LED blinks once a second, and then shows the operation of the port.
 func TestIdentify(t *testing.T) {
 	w, a, _ := twoNICs(t, Config{})
 	led := func() mfw.LED { return a.dev.MFW().LED(0) }
-	a.set("led=off")
 	var failed error
 	begin := func() { a.dev.Identify(w.now, func(err error) { failed = err }) }
 	begin()
@@ -116,7 +115,7 @@ func TestIdentify(t *testing.T) {
 	}
 	a.dev.IdentifyEnd(w.now)
 	a.dev.IdentifyEnd(w.now)
-	if w.run(2 * time.Second); led() != mfw.LEDOff {
+	if w.run(2 * time.Second); led() != mfw.LEDOper {
 		t.Errorf("afterwards %v", led())
 	}
 }

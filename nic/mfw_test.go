@@ -179,7 +179,7 @@ func TestLinkSettingsRefused(t *testing.T) {
 	for set, word := range map[string]string{
 		"link_speed=2500": "expected auto, 10M", "link_advertise=none": "expected a list", "eee=on": "twisted pairs",
 		"eee_tx_timer=0": "from 1 to", "bw_min=50 bw_max=40": "more than", "bw_max=101": "from 1 to 100", "temperature=200": "from 1 to 125",
-		"partner_forced=1": "has one speed", "media=kr": "cannot change while the NIC runs", "wol=u": "expected d or g", "led=blink": "expected oper, on or off",
+		"partner_forced=1": "has one speed", "media=kr": "cannot change while the NIC runs", "wol=u": "expected d or g",
 	} {
 		var list []Setting
 		for _, s := range strings.Fields(set) {
@@ -200,12 +200,12 @@ func TestLinkSettingsRefused(t *testing.T) {
 	}
 }
 
-// MF-42 XX-05 XX-06 LED, temperature, module and fan.
+// MF-42 XX-05 XX-06 Temperature, module and fan.
 func TestBoardSettings(t *testing.T) {
 	w, a, _ := twoNICs(t, Config{})
 	w.run(time.Second)
-	a.set("led=on", "temperature=60")
-	if a.management("led") != "on" || !strings.HasPrefix(a.management("temperature[0]"), "60 C") {
+	a.set("temperature=60")
+	if !strings.HasPrefix(a.management("temperature[0]"), "60 C") {
 		t.Errorf("%v", a.dev.ShowMFW(w.now))
 	}
 	a.set("temperature=106")
@@ -235,7 +235,7 @@ func TestBoardSettings(t *testing.T) {
 func TestStuckFirmware(t *testing.T) {
 	w, a, _ := twoNICs(t, Config{})
 	w.run(time.Minute) // longer than the time-out: it counts from the command
-	a.set("mfw=stuck", "led=on", "link_speed=10G")
+	a.set("mfw=stuck", "wol=g", "link_speed=10G")
 	w.run(4 * time.Second)
 	if got := a.management("mailbox"); !strings.HasSuffix(got, "pending") {
 		t.Errorf("after 4 s: %s", got)
@@ -245,8 +245,8 @@ func TestStuckFirmware(t *testing.T) {
 		!strings.Contains(a.management("last_error"), "ABORTED") {
 		t.Errorf("%v", a.dev.ShowMFW(w.now))
 	}
-	a.set("mfw=running", "led=off")
-	if a.management("mailbox") != "ready" || a.management("mcp_resets") != "1" || a.link("speed") != "10000" || a.management("led") != "off" {
+	a.set("mfw=running")
+	if a.management("mailbox") != "ready" || a.management("mcp_resets") != "1" || a.link("speed") != "10000" {
 		t.Errorf("%v %v", a.dev.ShowMFW(w.now), a.dev.ShowLink())
 	}
 }

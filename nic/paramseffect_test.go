@@ -170,7 +170,6 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"driver":         {"unloaded", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unloaded: true}}}},
 		"driver_role":    {"kdump", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{CrashKernel: true}}}},
 		"chip_fault":     {"dma", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Chip: settings.FaultDMA}}}},
-		"led":            {"on", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{LED: mfw.LEDOn}}}},
 		"temperature":    {"77", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Temperature: 77}}}},
 		"module":         {"unplugged", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unplugged: true}}}},
 		"fan":            {"failed", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{FanFailed: true}}}},

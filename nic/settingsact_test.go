@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/nic/cm"
+	"tapir/nic/fastlinq"
 	"tapir/nic/verbs"
 	"tapir/rdmap"
 	"tapir/wire/ether"
@@ -133,6 +134,12 @@ func TestSettingsAct(t *testing.T) {
 		{"time_wait=30s", timeWait, 30},
 		{"ecn=ask", synFlags, 1},
 		{"ecn=off", synFlags, 0},
+		{"tos=184", synTOS, 184},
+		{"tos=8", synTOS, 8},
+		{"congestion=reno", afterLoss, 0.5 / 3}, // a third is in flight
+		{"congestion=cubic", afterLoss, 0.7 / 3},
+		{"partner_forced=0 partner_speeds=10G", pausesObeyed, 1},
+		{"partner_forced=1 partner_speeds=10G", pausesObeyed, 0}, // nothing is agreed on
 		{"iwarp_rcv_wnd_size=65536", inFlight, 65536},
 		{"iwarp_rcv_wnd_size=262144", inFlight, 262144},
 		{"mpa_request_timeout=2s", noRequest, 3}, // and a second to close
@@ -148,7 +155,7 @@ func TestSettingsAct(t *testing.T) {
 		{"mpa_crc_required=0 zcopy_tx=1", unacknowledgedWrite, 0},
 		{"mpa_crc_required=0 zcopy_tx=0", unacknowledgedWrite, 1},
 	} {
-		var cfg Config
+		cfg := Config{Hardware: &fastlinq.Config{}}
 		for s := range strings.FieldsSeq(c.set) {
 			name, v, _ := strings.Cut(s, "=")
 			if err := cfg.Param(name).Set(v); err != nil {
@@ -216,6 +223,49 @@ func synFlags(x *tried) (asks float64) {
 	}
 	x.dial()
 	return asks
+}
+
+// synTOS is the type of service of the SYN.
+func synTOS(x *tried) (tos float64) {
+	x.lose = func(_ *node, b []byte) bool {
+		if h, _, ok := tcpOf(b); ok && h.Flags == tcp.SYN {
+			_, n, _ := ether.Parse(b)
+			ih, _, _ := ip.Parse(b[n:])
+			tos = float64(ih.TOS)
+		}
+		return false
+	}
+	x.dial()
+	return tos
+}
+
+// afterLoss is the part of the congestion window that a loss leaves.
+func afterLoss(x *tried) float64 {
+	c, s := x.dial()
+	exercise(x.world, c, s, 1<<20)
+	segments, before, done := 0, 0.0, c.completions()+1
+	x.lose = func(from *node, b []byte) bool {
+		if _, data, ok := tcpOf(b); ok && from == x.a && len(data) > 1000 {
+			segments++
+		}
+		if segments == 300 && before == 0 {
+			before = float64(x.a.dev.TCPConn(c.id).Info().Cwnd)
+			return true
+		}
+		return false
+	}
+	c.post(verbs.OpWrite, 1<<20, s)
+	x.until(time.Minute, func() bool { return c.completions() == done })
+	return float64(x.a.dev.TCPConn(c.id).Info().Ssthresh) / before
+}
+
+// pausesObeyed counts the PAUSE frames that a NIC obeys, of one that comes.
+func pausesObeyed(x *tried) float64 {
+	b := make([]byte, ether.PauseLen)
+	ether.PutPause(b, x.b.dev.cfg.MAC, 100)
+	x.send(x.b, b, frame.Offload{})
+	x.run(time.Millisecond)
+	return float64(x.a.counter("rx_pause_frames"))
 }
 
 // inFlight is how much a NIC sends at most without an acknowledgement, when congestion

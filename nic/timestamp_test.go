@@ -151,6 +151,21 @@ func TestLostTxStamp(t *testing.T) {
 	if _, ok, _ := n.dev.PTP.TxStamp(id); !ok {
 		t.Error("the late stamp never came")
 	}
+	if err := n.dev.Set(Setting{"ptp_tx_delay", "0"}, Setting{"ptp_tx_duplicate", "1"}); err != nil {
+		t.Fatal(err)
+	}
+	before := n.dev.PTP.Unit().Stats()
+	for seq := range uint16(3) {
+		b, id := syncFrame(20 + seq)
+		n.fromHost(b)
+		w.run(time.Millisecond)
+		if _, ok, _ := n.dev.PTP.TxStamp(id); !ok {
+			t.Error("a stamp that comes twice is lost")
+		}
+	}
+	if after := n.dev.PTP.Unit().Stats(); after.TxStamps != before.TxStamps+3 || after.TxStale != before.TxStale+2 {
+		t.Errorf("%+v, before %+v", after, before)
+	}
 	if counter(t, n.dev, "ptp_skip_txts") != 2 {
 		t.Errorf("%+v", n.dev.PTP.Counters())
 	}

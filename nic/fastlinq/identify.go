@@ -53,7 +53,7 @@ func (d tools) blink(now frame.Time) {
 	d.Manage(now)
 }
 
-// IdentifyEnd ends it: the LED is as the settings have it.
+// IdentifyEnd ends it: the LED shows the operation of the port again.
 func (d tools) IdentifyEnd(now frame.Time) {
 	i := &d.identify
 	if !i.on {
@@ -63,6 +63,6 @@ func (d tools) IdentifyEnd(now frame.Time) {
 		i.cancel()
 	}
 	*i = identifying{}
-	d.management.mcp.SetLED(d.cfg.Board.LED, now, d.management.note)
+	d.management.mcp.SetLED(mfw.LEDOper, now, d.management.note)
 	d.nic.Schedule(now, d.Manage)
 }

@@ -214,9 +214,6 @@ func (d driver) applyBoard(now frame.Time) {
 	}
 	d.faults(b.FanFailed && !was.FanFailed)
 	d.push(b.WoL != was.WoL, now)
-	if b.LED != was.LED {
-		m.mcp.SetLED(b.LED, now, m.note)
-	}
 	switch {
 	case b.Crashed && !was.Unloaded:
 		m.loaded = false

@@ -64,8 +64,7 @@ const (
 type Board struct {
 	WoL         bool // a magic packet wakes the function when it is unloaded
 	Unloaded    bool // the driver is
-	LED         mfw.LED
-	Temperature int // of the chip, in degrees Celsius; 0: 52
+	Temperature int  // of the chip, in degrees Celsius; 0: 52
 	Unplugged   bool
 	FanFailed   bool
 	Stuck       bool // the firmware does not answer
@@ -245,9 +244,6 @@ func (c *Config) boardRows() []*param.Row {
 			&c.Board.Chip, 0, true, param.Named("doorbells", FaultDoorbells), param.Named("windows", FaultWindows),
 			param.Named("dma", FaultDMA), param.Named("storm", FaultStorm), param.Named("load", FaultLoad),
 			param.Named("critical", FaultCritical)),
-		param.Choice(
-			driver("led", "the port's LED: in operation, on or off"), &c.Board.LED,
-			param.Named("oper", mfw.LEDOper), param.Named("on", mfw.LEDOn), param.Named("off", mfw.LEDOff)),
 		param.Number(tapir("temperature", "of the chip in degrees Celsius; from 105 on it is a hardware error"),
 			&c.Board.Temperature, ChipTemperature, 1, 125), faulty(tapir("module", "the port's module"),
 			&c.Board.Unplugged, "present", "unplugged"),

@@ -57,7 +57,7 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap
 			Counters: d.counters, Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
-		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: node(shown.UMADNumber()), Exchange: d.exchangeMAD})
+		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: managed(shown.UMADNumber()), Exchange: d.exchangeMAD})
 	}
 	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
 		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
@@ -104,6 +104,11 @@ func showLibrary(tree *sysfs.Tree, o *Options) error {
 // node is a device file that everyone may open, as udev makes those of RDMA.
 func node(number uint64) trap.Stat {
 	return trap.Stat{Mode: syscall.S_IFCHR | 0o666, Rdev: number}
+}
+
+// managed is a device file for those who manage the device.
+func managed(number uint64) trap.Stat {
+	return trap.Stat{Mode: syscall.S_IFCHR | 0o600, Rdev: number}
 }
 
 // exchangeMAD is umad.Port.Exchange: the port's agent is the NIC's.

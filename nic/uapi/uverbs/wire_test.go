@@ -3,6 +3,7 @@ package uverbs
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -481,5 +482,27 @@ func TestModifyGivesWayToTheCM(t *testing.T) {
 		a.post(verbs.SendWR{ID: id, Opcode: verbs.OpSend, SGEs: a.sge(0, 4)})
 		b.expect(id, verbs.WCRecv, verbs.StatusSuccess)
 		a.expect(id, verbs.WCSend, verbs.StatusSuccess)
+	}
+}
+
+// A shared receive queue in which a program has spoilt a request is lost, and the
+// program is told which one: the message that would have taken the request ends its
+// connection.
+func TestSpoiltSharedQueue(t *testing.T) {
+	c, a, b := newConnected(t, true)
+	ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
+	const header, numSGE = 384, 28 // of a ring, in a request
+	native.PutUint32(b.rings.receive[header+numSGE:], 9999)
+	a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpSend, SGEs: a.sge(0, 4)})
+	var types []uint32
+	c.until("an event of the queue", func() bool {
+		for ev := body(b.read(asyncFD, asyncEventLen)); ev != nil; ev = b.read(asyncFD, asyncEventLen) {
+			types = append(types, ev.u32(8))
+		}
+		return slices.Contains(types, uint32(al.SRQErr))
+	})
+	c.until("the end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+	if n := b.nic.Verbs.Raised(verbs.EventSRQError); n != 1 {
+		t.Errorf("the queue has failed %d times: events %v", n, types)
 	}
 }

@@ -284,6 +284,11 @@ func TestLightL2Refused(t *testing.T) {
 		}
 	}
 	first := n.ll2Test(fastlinq.LL2Job{Wait: time.Hour})
+	n.dev.EndLL2Test(w.now)
+	if n.dev.EndLL2Test(w.now); !first.done || first.err != nil || first.r.Received.Released == 0 {
+		t.Errorf("ended early: %+v", first)
+	}
+	first = n.ll2Test(fastlinq.LL2Job{Wait: time.Hour})
 	want("a second", n.ll2Test(fastlinq.LL2Job{Count: 1}).err, status.Busy)
 	back := func(any, []byte) {}
 	cb := ll2.Callbacks{RxComplete: func(ll2.Rx) {}, RxRelease: back, TxComplete: back, TxRelease: back}

@@ -186,6 +186,12 @@ func (t *ll2Test) cancel() {
 	}
 }
 
+// EndLL2Test ends the job that is under way.
+func (d tools) EndLL2Test(now frame.Time) {
+	d.nic.Enter(now)
+	d.light.test.cancel()
+}
+
 // sendSelf sends a payload, from three buffers, to the NIC's own station, and heard gets
 // what comes back. The connection stays until endSelf.
 func (d tools) sendSelf(payload []byte, heard func([]byte)) error {

@@ -45,7 +45,7 @@ var deviceCommands = map[string]command{
 	selftestCommand: onFastLinQ("selftests", selftest),
 	flashCommand:    onFastLinQ("flash", flash),
 	devlinkCommand:  onFastLinQ("devlink instance", devlink),
-	ll2Command:      onFastLinQ("light L2", ll2),
+	ll2Command:      {ll2Test.part, ll2},
 	identifyCommand: {blink.part, identify},
 	OfferCommand:    onFastLinQ("negotiation", offer),
 	PartnerCommand:  onFastLinQ("negotiation", partner),

@@ -43,6 +43,10 @@ const (
 	Jumbo = settings.Jumbo
 )
 
+// LoopbackIface is the loopback interface, on which a NIC reaches itself alone and may have
+// addresses of the loopback network.
+const LoopbackIface = "lo"
+
 // Config describes a NIC. The zero value of every field but Name and Hardware
 // means its default.
 type Config struct {
@@ -70,7 +74,7 @@ type Config struct {
 	NoLoopback bool
 	// Msglvl says what Device.Log is told about: topics, or a level alone.
 	Msglvl msglog.Msglvl
-	// Iface is the name of the interface that the wire is. If IfaceList is not
+	// Iface is the name of the interface that the wire is: LoopbackIface for none. If IfaceList is not
 	// empty and does not hold it, the NIC offers no RDMA.
 	Iface     string
 	IfaceList []string
@@ -180,7 +184,7 @@ func (c *Config) validate() error {
 // ip are the settings of the internet layer.
 func (c *Config) ip() ip.Settings {
 	return ip.Settings{MAC: c.MAC, VLAN: c.VLAN, MTU: c.MTU, Prefixes: c.Addrs, Gateways: c.Gateways,
-		HostAddrs: c.HostAddrs}
+		HostAddrs: c.HostAddrs, Loopback: c.Iface == LoopbackIface}
 }
 
 // maxSegs is how many segments a frame of the offload engine holds at most.

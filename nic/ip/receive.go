@@ -215,7 +215,7 @@ func (l *Layer) ipIn(p *Packet, b []byte) Verdict {
 		return p.Refuse(drop.Oversize)
 	case h.SourceRouted():
 		return p.Refuse(drop.IPOptions)
-	case !validSource(h.Src):
+	case !validSource(h.Src) && !l.IsLocal(h.Src):
 		return p.Refuse(drop.Source)
 	case !l.forUs(h.Dst):
 		return p.Refuse(drop.NotOurIP)

@@ -26,6 +26,8 @@ type Settings struct {
 	// HostAddrs says that the addresses are those of the operating system's
 	// interface: there may be none yet, and no link-local one is derived.
 	HostAddrs bool
+	// Loopback allows addresses of the loopback network.
+	Loopback bool
 }
 
 // Validate says what is wrong with the settings, and how to mend it.
@@ -44,7 +46,7 @@ func (s *Settings) Validate() error {
 // ValidateAddrs says which address or gateway a NIC cannot have.
 func (s *Settings) ValidateAddrs() error {
 	for i, p := range s.Prefixes {
-		if err := checkAddr(p, s.MTU); err != nil {
+		if err := checkAddr(p, s.MTU); err != nil && !(s.Loopback && p.Addr().IsLoopback()) {
 			return err
 		}
 		if holds(s.Prefixes[:i], p.Addr()) {

@@ -205,6 +205,9 @@ func (c Config) WithDefaults() Config {
 		standard = 9000
 	}
 	c.MTU = cmp.Or(c.MTU, standard)
+	if c.Loopback() && len(c.Addrs()) == 0 {
+		c.IP, c.IP6 = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}, []netip.Prefix{netip.MustParsePrefix("::1/128")}
+	}
 	return c
 }
 
@@ -226,6 +229,9 @@ func (c Config) Device(iface string) nic.Config {
 
 // Addrs are the NIC's own addresses, IPv4 first.
 func (c *Config) Addrs() []netip.Prefix { return append(slices.Clone(c.IP), c.IP6...) }
+
+// Loopback reports whether the NIC is attached to the loopback interface: it has no wire.
+func (c *Config) Loopback() bool { return c.TAP == nic.LoopbackIface }
 
 // Vnet reports whether the TAP needs virtio-net headers: super-frames pass.
 func (c *Config) Vnet() bool { return c.Frames == framesGSO || c.Frames == framesJumbo }
@@ -254,7 +260,10 @@ func (c *Config) conflict() string {
 			"ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"),
 		conf.Problem(c.IPFromHost && c.VLAN != 0,
 			"ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"),
-		conf.Problem(len(own) == 0 && !c.IPFromHost, "no address: give ip, such as 10.0.0.1/24, or ip6"),
+		conf.Problem(c.Loopback() && (c.HostTAP != "" || len(c.TAPIP) > 0 || c.TAPFD != 0 || c.VLAN != 0),
+			"tap lo is the loopback interface: leave out host_tap, tap_ip, tap_fd and vlan"),
+		conf.Problem(c.Loopback() && c.NIC.NoLoopback, "tap lo is the loopback interface, and loopback_enabled is 0"),
+		conf.Problem(len(own) == 0 && !c.IPFromHost && !c.Loopback(), "no address: give ip, such as 10.0.0.1/24, or ip6"),
 		conf.Problem(c.ideal() && c.HostTAP != "" && c.HostFrames != "" && c.HostVnet() != c.Vnet(), "hardware ideal "+
 			"does not segment frames between host TAP and wire: remove host_frames, or use hardware fastlinq"),
 		conf.Problem(c.HostTAP != "" && len(c.TAPIP) > 0, "host_tap and tap_ip exclude each other: "+

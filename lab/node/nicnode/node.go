@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic"
 	"tapir/nic/al"
@@ -70,6 +71,14 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 	}
 	if err := loadFirmware(&cfg); err != nil {
 		return nil, err
+	}
+	if cfg.Loopback() && env.Wire == nil {
+		near, far, err := link.NewWire(nic.LoopbackIface, "nowhere", cfg.Vnet())
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", cfg.Name, err)
+		}
+		_ = far.Close() // what is sent to it is lost
+		env.Wire = near
 	}
 	n := &Node{cfg: cfg, layer: env.Layer, left: make(chan struct{})}
 	if n.layer == nil {
@@ -223,7 +232,7 @@ func (n *Node) HostTAP() string {
 
 // WireKind is "tap", or "mem" on a wire in memory.
 func (n *Node) WireKind() string {
-	if n.Env().Wire != nil {
+	if n.Env().Wire != nil && !n.cfg.Loopback() {
 		return "mem"
 	}
 	return "tap"

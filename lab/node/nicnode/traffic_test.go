@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +82,32 @@ func TestRDMAInMemory(t *testing.T) {
 	}
 }
 
+// A NIC on the loopback interface has the addresses of that, makes no interface, and
+// reaches itself alone; without loopback_enabled it does not start.
+func TestLoopbackInterface(t *testing.T) {
+	ns, links := room(t)
+	for _, frames := range []string{"wire", "gso"} {
+		n := start(t, Config{Name: "siw", TAP: "lo", Frames: frames}, node.Env{NS: ns})
+		if got := names(t, links); !slices.Equal(got, []string{"lo"}) {
+			t.Errorf("links %v", got)
+		}
+		if !strings.HasSuffix(n.Ready(), " ip=127.0.0.1/8,::1/128 tap=lo frames="+frames) {
+			t.Error(n.Ready())
+		}
+		verify(t, n, n)
+		must(t, n.Close())
+	}
+	c := Config{Name: "siw", TAP: "lo"}
+	must(t, c.Set("loopback_enabled", "0"))
+	if _, err := Start(t.Context(), c, node.Env{NS: ns}); err == nil || !strings.Contains(err.Error(), "siw: tap lo is the loopback interface, and loopback_enabled is 0") {
+		t.Error(err)
+	}
+	c = Config{Name: "siw", TAP: "lo", VLAN: 3}
+	if _, err := Start(t.Context(), c, node.Env{NS: ns}); err == nil || !strings.Contains(err.Error(), "leave out host_tap, tap_ip, tap_fd and vlan") {
+		t.Error(err)
+	}
+}
+
 // startAll starts several NICs in one process, each on a loop of its own; all
 // or none.
 func startAll(ctx context.Context, all []Config, env node.Env) ([]*Node, error) {
@@ -101,7 +128,7 @@ func TestStartAllOrNone(t *testing.T) {
 	good := Config{Name: "a", TAP: "tap0", IP: prefixes("10.0.0.1/24")}
 	for _, bad := range []Config{
 		{Name: "b", TAP: "tap0", IP: prefixes("10.0.1.1/24")},
-		{Name: "b", TAP: "lo", IP: prefixes("10.0.1.1/24")},
+		{Name: "b", TAP: "lo", HostTAP: "tap1", IP: prefixes("10.0.1.1/24")},
 	} {
 		if nodes, err := startAll(t.Context(), []Config{good, bad}, env); err == nil {
 			t.Errorf("%d nodes run", len(nodes))

@@ -18,7 +18,7 @@ func nicFlags(c *nicconf.Config) []flag {
 	set := c.Set
 	flags := []flag{
 		{set, "name", "", "`name` of the NIC (default nic0)"},
-		{set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire, the NIC reaches itself"},
+		{set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire"},
 		{set, "tap-fd", "", "a ready TAP as open file descriptor `number` instead of --tap"},
 		{set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
 		{set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},

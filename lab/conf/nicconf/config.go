@@ -206,7 +206,8 @@ func (c Config) WithDefaults() Config {
 	}
 	c.MTU = cmp.Or(c.MTU, standard)
 	if c.Loopback() && len(c.Addrs()) == 0 {
-		c.IP, c.IP6 = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}, []netip.Prefix{netip.MustParsePrefix("::1/128")}
+		c.IP = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}
+		c.IP6 = []netip.Prefix{netip.MustParsePrefix("::1/128")}
 	}
 	return c
 }
@@ -263,7 +264,8 @@ func (c *Config) conflict() string {
 		conf.Problem(c.Loopback() && (c.HostTAP != "" || len(c.TAPIP) > 0 || c.TAPFD != 0 || c.VLAN != 0),
 			"tap lo is the loopback interface: leave out host_tap, tap_ip, tap_fd and vlan"),
 		conf.Problem(c.Loopback() && c.NIC.NoLoopback, "tap lo is the loopback interface, and loopback_enabled is 0"),
-		conf.Problem(len(own) == 0 && !c.IPFromHost && !c.Loopback(), "no address: give ip, such as 10.0.0.1/24, or ip6"),
+		conf.Problem(len(own) == 0 && !c.IPFromHost && !c.Loopback(),
+			"no address: give ip, such as 10.0.0.1/24, or ip6"),
 		conf.Problem(c.ideal() && c.HostTAP != "" && c.HostFrames != "" && c.HostVnet() != c.Vnet(), "hardware ideal "+
 			"does not segment frames between host TAP and wire: remove host_frames, or use hardware fastlinq"),
 		conf.Problem(c.HostTAP != "" && len(c.TAPIP) > 0, "host_tap and tap_ip exclude each other: "+

@@ -57,6 +57,7 @@ var layout = []line{
 	{"nic/fastlinq/ecore/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/ecore")},
 	{"nic/fastlinq/l2/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/l2")},
 	{"nic/fastlinq", and(leaves, "nic/fastlinq", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view")},
+	{"nic/npar", []string{"wire", "nic/nicdrop", "nic/port"}},
 	{"nic/ideal", []string{"wire", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view"}},
 	{"nic/fastlinq/settings", and(leaves, "nic/fastlinq", "nic/hardware", "nic/hostfn", "nic/param")},
 	{"nic/timer", []string{"wire"}},

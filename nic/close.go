@@ -47,5 +47,8 @@ func (d *Device) Idle() bool {
 // keep it from closing. A second call does nothing.
 func (d *Device) Close(now frame.Time) error {
 	d.begin(now)
-	return d.Hardware.Close(now)
+	err := d.Hardware.Close(now)
+	d.Wire.Leave()
+	d.rdma.Parent().Remove()
+	return err
 }

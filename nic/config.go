@@ -12,6 +12,7 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/port"
 	"tapir/nic/secret"
 	"tapir/nic/settings"
 	"tapir/nic/toe"
@@ -102,6 +103,11 @@ type Env struct {
 	// NIC opens a device of its own. Port is the one that its wire belongs to.
 	Device         hardware.Device
 	Function, Port int
+	// Line is the transmitter of a port that functions share; nil: the NIC's own.
+	Line *port.Line
+	// Tagged is told the outer VLAN tag that the port puts on all frames of the
+	// function, TPID 0: none; nil: the port puts none.
+	Tagged func(ether.Tag)
 	// Observe starts and ends the observation of the wire for PTP event
 	// messages, whose frames then tell when they were seen; nil: nothing to
 	// observe, as in virtual time.

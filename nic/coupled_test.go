@@ -422,7 +422,7 @@ func TestSecondEngineAllocatesNothing(t *testing.T) {
 	}
 	d := e.n.dev
 	d.SecondEngine().SetHost(sink{})
-	*d.Host, *d.Wire = *port.New(&d.Common, frame.Host, sink{}), *port.New(&d.Common, frame.Wire, sink{})
+	*d.Host, *d.Wire = *port.New(&d.Common, frame.Host, sink{}, nil), *port.New(&d.Common, frame.Wire, sink{}, nil)
 	batch := make([]*frame.Frame, 1)
 	for _, p := range []frame.Port{frame.Wire, frame.Host} {
 		if n := testing.AllocsPerRun(100, func() {

@@ -77,8 +77,8 @@ func New(cfg Config, env Env) (*Device, error) {
 	}
 	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
 	d.Common = port.Common{PHC: phc, System: env.Clock}
-	d.Wire = port.New(&d.Common, frame.Wire, env.Wire)
-	d.Host = port.New(&d.Common, frame.Host, env.Host)
+	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
+	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
 	d.rdma = d.Wire.Sched.Port().Child(true).Child(true)
 	if err := d.compose(seed, &env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
@@ -105,7 +105,7 @@ func (d *Device) begin(now frame.Time) {
 func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true
-	d.Wire.Sched.Begin(now)
+	d.Wire.Begin(now)
 	d.RunTimers(now)
 	d.Hardware.Poll(now)
 	d.IP.Poll(now)

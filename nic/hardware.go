@@ -20,7 +20,7 @@ func (d *Device) attach(env *Env) (err error) {
 	d.Hardware, err = device.Attach(env.Function, hardware.Env{
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs,
 		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System, PF: d.rdma.Parent(),
-		Host: env.Host, Second: env.Second, Laser: env.Laser,
+		Host: env.Host, Second: env.Second, Laser: env.Laser, Tagged: env.Tagged,
 	})
 	if err != nil {
 		return err
@@ -58,7 +58,9 @@ func (b below) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func()) 
 func (b below) Carrier(l hardware.Link) {
 	d := b.d
 	d.Wire.Loopback(port.LoopPHY, l.Looped)
-	d.Wire.SetLink(port.Link{Speed: l.Speed, RxPause: l.RxPause, TxPause: l.TxPause}, b.Now())
+	if l.Up || !d.Wire.Shared() { // a function whose driver ends does not change the port's link
+		d.Wire.SetLink(port.Link{Speed: l.Speed, RxPause: l.RxPause, TxPause: l.TxPause}, b.Now())
+	}
 	d.tcp.SetSegments()
 	d.Verbs.SetCarrier(l.Up)
 }

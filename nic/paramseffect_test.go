@@ -161,6 +161,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"eee_tx_timer":   {"256", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Timer: 256}}}}},
 		"eee_advertise":  {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Caps: linkmode.EEE10G}}}}},
 		"bw_min":         {"7", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMin: 7}}}},
+		"ovlan":          {"100", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{OVLAN: 100}}}},
 		"bw_max":         {"70", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMax: 70}}}},
 		"partner_speeds": {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Speeds: linkmode.Speed10G}}}}},
 		"partner_forced": {"1", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Forced: true}}}}},

@@ -39,7 +39,7 @@ func floors() [][]*group {
 		{box("nic", "the device: composition in packet order", "nic"),
 			box("nic/loop, tap", "real time: one thread, TAP queues", "nic/loop", "nic/tap", "nic/sched", "nic/timer",
 				"nic/buf")},
-		{box("nic/fastlinq, ideal", "the hardware below a NIC", "nic/fastlinq/...", "nic/ideal"),
+		{box("nic/fastlinq, ideal", "the hardware below a NIC", "nic/fastlinq/...", "nic/ideal", "nic/npar"),
 			box("nic/iwarp, toe", "the transport of RDMA; TCP", "nic/iwarp/...", "nic/toe/...",
 				"nic/transport"),
 			box("nic/port, ip, hostfn, ptp", "frames in and out", "nic/port/...", "nic/ip/...", "nic/hostfn/...",

@@ -86,16 +86,16 @@ func repeated(to *[]string) func(string) error {
 // jsonFlag asks for output as JSON.
 func jsonFlag(to *bool) flag { return flag{to, "json", "", "print JSON"} }
 
-// configs reads what -c names or, without it, makes one configuration from the
+// configs reads what -c names or, without it, makes configurations from the
 // other flags, of which only those besides may go with -c.
-func configs[C any](cmd *cobra.Command, file string, load func(string) ([]C, error), one func() (C, error),
+func configs[C any](cmd *cobra.Command, file string, load func(string) ([]C, error), one func() ([]C, error),
 	besides ...string) ([]C, error) {
 	if file == "" {
-		c, err := one()
+		all, err := one()
 		if err != nil {
 			return nil, usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
 		}
-		return []C{c}, nil
+		return all, nil
 	}
 	var other []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -113,7 +113,7 @@ func configs[C any](cmd *cobra.Command, file string, load func(string) ([]C, err
 // foreground runs the nodes that configs returns.
 func foreground[C any](cmd *cobra.Command, file string, load func(string) ([]C, error), one func() (C, error),
 	run func(context.Context, serve.Options, []C) error) error {
-	all, err := configs(cmd, file, load, one)
+	all, err := configs(cmd, file, load, func() ([]C, error) { c, err := one(); return []C{c}, err })
 	if err != nil {
 		return err
 	}

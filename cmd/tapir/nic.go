@@ -14,7 +14,8 @@ import (
 
 // nicFlags are the settings of a NIC on the command line; the names are those
 // of a nics.yaml with dashes.
-func nicFlags(c *nicconf.Config) []flag {
+func nicFlags(d *nicconf.Draft) []flag {
+	c := &d.Config
 	set := c.Set
 	flags := []flag{
 		{set, "name", "", "`name` of the NIC (default nic0)"},
@@ -43,6 +44,10 @@ func nicFlags(c *nicconf.Config) []flag {
 				"interrupts (default fastlinq)"},
 		{set, "profile", "",
 			"`driver` whose defaults the settings have that are not given: siw (default Tapir's)"},
+		{d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"},
+		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},
+		{d.AddPort, "port", "", "wire TAP `name` of the card's next port; may be repeated"},
+		{d.AddFunction, "function", "", "`settings` of its next function: \"name=f0 ip=10.0.0.1/24\"; may be repeated"},
 		{set, "seed", "",
 			"for tests: the `number` that keys, ports and sequence numbers follow from (default at random)"},
 	}
@@ -54,7 +59,7 @@ func nicFlags(c *nicconf.Config) []flag {
 }
 
 func newNIC() *cobra.Command {
-	cfg := nicconf.Config{Name: "nic0"}
+	cfg := nicconf.Draft{Config: nicconf.Config{Name: "nic0"}}
 	var file, metrics string
 	format, verbose := "text", false
 	return inOrder(&cobra.Command{
@@ -67,7 +72,9 @@ func newNIC() *cobra.Command {
 			"Without --tap-ip the kernel's side of the TAP gets no address; the line to give it\n" +
 			"one is printed. With --host-tap the NIC gives the operating system an interface of\n" +
 			"its own, as a card does: what is not the NIC's passes between it and --tap.",
-		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
+		Example: "  tapir nic --port-mode 1x25G --mf-mode npar --port wire0 " +
+			"--function \"ip=10.0.0.1/24\" --function \"ip=10.0.0.2/24\"\n" +
+			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +
 			"  tapir nic --tap wire0 --host-tap eth-host0 --ip-from-host --queues 4\n" +
@@ -76,8 +83,7 @@ func newNIC() *cobra.Command {
 			"  tapir nic --ip 10.0.0.1/24 --metrics 9464 -v --log-format json",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := configs(cmd, file, nicconf.Load, func() (nicconf.Config, error) { return cfg, cfg.Validate() },
-				"verbose", "log-format", "metrics")
+			all, err := configs(cmd, file, nicconf.Load, cfg.Finish, "verbose", "log-format", "metrics")
 			if err != nil {
 				return err
 			}

@@ -29,8 +29,9 @@ func ReadFile(path string) ([]byte, error) {
 // List describes a file with a list of like things under one key.
 type List[T any] struct {
 	Key, One, Many string // such as nics, NIC, NICs
-	// Decode reads element i. An error that is no *Error is placed at the element.
-	Decode func(n Node, i int) (T, error)
+	// Decode reads element i, and adds what it describes, with its place. An error that
+	// is no *Error is placed at the element.
+	Decode func(n Node, i int, add func(at Node, v T) error) error
 	// Claims returns a thing's name and what else only one of the list can have.
 	Claims func(v *T) (name string, claims []Claim)
 }
@@ -54,43 +55,48 @@ func (l *List[T]) Parse(path string, data []byte) ([]T, error) {
 		return nil, err
 	}
 	var all []T
-	type owner struct {
-		name string
-		line int
-	}
 	owners := map[Claim]owner{}
 	err = Decode(body, what, []Field{{Name: l.Key, Node: func(n Node) error {
 		expected := fmt.Sprintf("%s: expected a list with at least one %s", l.Key, l.One)
 		return n.Each(1, expected, func(n Node, i int) error {
-			v, err := l.Decode(n, i)
-			if err != nil {
-				return n.Place(err)
-			}
-			name, claims := l.Claims(&v)
-			me := owner{name, n.Line()}
-			for _, c := range append([]Claim{{"name", "are called", name}}, claims...) {
-				if reflect.ValueOf(c.Value).IsZero() {
-					continue
-				}
-				o, taken := owners[c]
-				switch {
-				case !taken:
-					owners[c] = me
-				case o != me && c.Key == "name":
-					return n.Errorf("name: two %s are called %s (the other one is at line %d)", l.Many, name, o.line)
-				case o != me:
-					return n.Errorf("%s: %s and %s both %s %v (the other one is at line %d)", c.Key, o.name, name,
-						c.Verb, c.Value, o.line)
-				}
-			}
-			all = append(all, v)
-			return nil
+			return n.Place(l.Decode(n, i, func(at Node, v T) error {
+				all = append(all, v)
+				return l.claim(at, &v, owners)
+			}))
 		})
 	}}})
 	if err == nil && len(all) == 0 {
 		err = body.Errorf("expected %s", what)
 	}
 	return all, err
+}
+
+// owner is a thing of a list that claims something.
+type owner struct {
+	name string
+	line int
+}
+
+// claim notes what a thing of the list, which stands at n, claims.
+func (l *List[T]) claim(n Node, v *T, owners map[Claim]owner) error {
+	name, claims := l.Claims(v)
+	me := owner{name, n.Line()}
+	for _, c := range append([]Claim{{"name", "are called", name}}, claims...) {
+		if reflect.ValueOf(c.Value).IsZero() {
+			continue
+		}
+		o, taken := owners[c]
+		switch {
+		case !taken:
+			owners[c] = me
+		case o != me && c.Key == "name":
+			return n.Errorf("name: two %s are called %s (the other one is at line %d)", l.Many, name, o.line)
+		case o != me:
+			return n.Errorf("%s: %s and %s both %s %v (the other one is at line %d)", c.Key, o.name, name,
+				c.Verb, c.Value, o.line)
+		}
+	}
+	return nil
 }
 
 // Place gives an error that has no place that of the node.

@@ -44,6 +44,9 @@ type Env struct {
 	// Layer is the access layer that the NIC's RDMA device joins, several NICs
 	// the same; nil: one of its own.
 	Layer *Layer
+	// Cards are the devices with several functions that run; nil: a function has its
+	// device alone.
+	Cards *Cards
 	// Wire takes the place of the TAP (taken), as an end of link.NewWire does.
 	Wire tap.Queue
 	// LoopStamps takes as stamps of PTP messages the times at which the loop
@@ -70,6 +73,7 @@ type Base struct {
 	// OnEnd runs on the loop's thread after the loop, with its error.
 	OnEnd func(error)
 
+	host     *Base // whose loop the node runs on; nil: its own
 	follower follower
 	reason   error // why the node ends, if not by End
 	cancel   context.CancelFunc
@@ -98,6 +102,14 @@ func (b *Base) Open(name string, env Env) (err error) {
 	if b.Loop, err = loop.New(loop.Config{}); err != nil || env.Wire != nil {
 		return err
 	}
+	b.Space, err = b.Enter(env.NS, "")
+	return err
+}
+
+// Join opens a node that runs on the loop of another and ends with it at the latest.
+func (b *Base) Join(name string, env Env, host *Base) (err error) {
+	b.name, b.env, b.host, b.Loop = name, env, host, host.Loop
+	b.done, b.alive, b.follower = make(chan struct{}), make(chan struct{}), newFollower()
 	b.Space, err = b.Enter(env.NS, "")
 	return err
 }
@@ -161,6 +173,10 @@ func (b *Base) Env() *Env { return &b.env }
 func (b *Base) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	b.cancel = cancel
+	if b.host != nil {
+		go b.stay(ctx)
+		return
+	}
 	go func() {
 		defer close(b.done)
 		err := b.Loop.Run(ctx)
@@ -173,6 +189,28 @@ func (b *Base) Run() {
 	}()
 }
 
+// stay waits for the end of a node on the loop of another, or of that.
+func (b *Base) stay(ctx context.Context) {
+	defer close(b.done)
+	select {
+	case <-ctx.Done():
+		b.err = b.reason
+		if b.OnEnd != nil { // the loop may go on for the others
+			go func() {
+				<-b.host.done
+				b.OnEnd(b.host.err)
+			}()
+		}
+	case <-b.host.done:
+		if b.err = b.host.err; b.OnEnd != nil {
+			b.OnEnd(b.err)
+		}
+	}
+}
+
+// Alive notes that the carrier has been up once.
+func (b *Base) Alive() { b.once.Do(func() { close(b.alive) }) }
+
 // Watch follows the link state of a TAP, on the loop's thread. A TAP in another
 // namespace and a wire in memory count as up.
 func (b *Base) Watch(wire tap.Queue, carrier func(up bool, now frame.Time)) error {
@@ -180,7 +218,7 @@ func (b *Base) Watch(wire tap.Queue, carrier func(up bool, now frame.Time)) erro
 		b.Loop.Do(func(now frame.Time) {
 			carrier(up, now)
 			if up {
-				b.once.Do(func() { close(b.alive) })
+				b.Alive()
 			}
 		})
 	}
@@ -249,7 +287,7 @@ func (b *Base) End(why error) {
 			b.cancel()
 			<-b.done
 		}
-		if b.Loop != nil {
+		if b.Loop != nil && b.host == nil {
 			b.Loop.Close() // the queues too
 		}
 		b.Undo.Run()

@@ -18,7 +18,7 @@ const (
 var clocks = []string{Real, Virtual}
 
 // virtualKinds are the kinds of nodes that there are without a kernel.
-var virtualKinds = []Kind{NIC, Switch, HFI, Manager, Host}
+var virtualKinds = []Kind{NIC, Card, Switch, HFI, Manager, Host}
 
 // limit is something in the file that one clock cannot do.
 type limit struct {

@@ -45,6 +45,7 @@ type look struct {
 
 var looks = map[Kind]look{
 	NIC:     {"[", "]", "box", "#e8f0fe", 3},
+	Card:    {"[[", "]]", "box", "#d2e3fc", 3},
 	Host:    {"[", "]", "box", "#eee", 3},
 	Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
 	HFI:     {"[", "]", "box", "#e2f3e4", 3},

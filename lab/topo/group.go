@@ -25,6 +25,18 @@ func (d *draft) members(name string) []string {
 
 // add adds a node, or as many as its entry says.
 func (d *draft) add(n Node, key conf.Node) error {
+	if n.Kind == Card {
+		functions, err := n.functions()
+		var names []string
+		for _, f := range functions {
+			names = append(names, f.Name)
+		}
+		for _, f := range append([]Node{n}, functions...) {
+			d.Nodes, d.keys = append(d.Nodes, f), append(d.keys, key)
+		}
+		d.groups[n.Name] = names
+		return key.Place(err)
+	}
 	if n.count == 0 {
 		d.Nodes, d.keys = append(d.Nodes, n), append(d.keys, key)
 		return nil
@@ -92,11 +104,20 @@ func (n *Node) renumbered() (flags []string) {
 
 func list(all []netip.Prefix) string { return strings.Join(texts(all, netip.Prefix.String), ",") }
 
+// linked are the nodes that a link of name joins: the members of an entry, and a card
+// itself.
+func (d *draft) linked(name string) []string {
+	if n := d.Node(name); n != nil {
+		return []string{name}
+	}
+	return d.members(name)
+}
+
 // expand makes the links of entries with a count: one for each of their NICs.
 func (d *draft) expand() error {
 	var links []Link
 	for i, l := range d.Links {
-		a, b := d.members(l.Ends[0]), d.members(l.Ends[1])
+		a, b := d.linked(l.Ends[0]), d.linked(l.Ends[1])
 		if len(a) == 1 && len(b) == 1 {
 			links = append(links, l)
 			continue

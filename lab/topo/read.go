@@ -12,6 +12,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/conf/swconf"
 )
@@ -133,6 +134,7 @@ var kinds []kind
 func init() { // finish comes back to kinds
 	kinds = []kind{
 		{NIC, (*Node).nicFields, finishNIC},
+		{Card, (*Node).cardFields, finishCard},
 		{Host, func(n *Node) []conf.Field { return append(n.hostFields(), n.atField()) }, finishHost},
 		{Switch, func(n *Node) []conf.Field { return conf.Without(n.sw.Fields(), "name", "ports") },
 			(*draft).finishSwitch},
@@ -177,6 +179,29 @@ func (n *Node) nicFields() []conf.Field {
 			"how many NICs: NAME1, NAME2 and so on, whose addresses count on (1 to %d)", maxCount),
 			Set: conf.Int(&n.count, 1, maxCount)})
 }
+
+// cardFields are the settings of a device with several functions but for those that the
+// lab decides. The links of the node are its ports.
+func (n *Node) cardFields() []conf.Field {
+	return conf.Without(n.card.Fields(), "name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware",
+		"ports")
+}
+
+// functions are the NICs of a card.
+func (n *Node) functions() (list []Node, err error) {
+	n.card.Name = n.Name
+	all, err := n.card.Finish()
+	for _, c := range all {
+		if c.Card == nil {
+			return nil, fmt.Errorf("%s: a card has functions, such as [{ip: 10.0.0.1/24}, {ip: 10.0.0.2/24}]", n.Name)
+		}
+		list = append(list, Node{Name: c.Name, Kind: NIC, NIC: c, Card: n.Name})
+	}
+	return list, err
+}
+
+// finishCard has nothing to do: the functions are nodes.
+func finishCard(*draft, *Node, conf.Node) error { return nil }
 
 // ptpField are the settings of the PTP instance of a NIC or HFI.
 func (n *Node) ptpField() conf.Field {
@@ -276,6 +301,7 @@ func (d *draft) addNodes(n conf.Node) error {
 func readNode(e conf.Entry) (n Node, err error) {
 	n.Name, n.NIC.Name, n.HFI.Name = e.Name, e.Name, e.Name
 	n.em, n.sw = hficonf.NewEMDraft(), &swconf.Draft{Config: swconf.Config{Name: e.Name}}
+	n.card = new(nicconf.Draft)
 	entries, err := e.Value.Map("the settings of a node, with its kind")
 	if err != nil {
 		return n, err
@@ -293,7 +319,9 @@ func readNode(e conf.Entry) (n Node, err error) {
 		if err := conf.Decode(e.Value, "the settings of a "+text, k.withKind(&n)); err != nil {
 			return n, err
 		}
-		n.keep(entries)
+		if n.Kind != Card { // whose settings are those of its functions
+			n.keep(entries)
+		}
 		return n, nil
 	}
 	return n, entries[i].Value.Errorf("kind: expected one of %s", kindNames())
@@ -338,11 +366,15 @@ func (d *draft) countLinks(name string) (links int) {
 // checkNode counts a node's links and looks for who has its addresses.
 func (d *draft) checkNode(n *Node, key conf.Node) error {
 	links := d.countLinks(n.Name)
-	several := n.Kind == Switch || n.Kind == Gateway || n.Kind == Host && n.At != nil
+	if n.Kind == Card {
+		return d.checkCard(n, links, key)
+	}
+	several := n.Card != "" || n.Kind == Switch || n.Kind == Gateway || n.Kind == Host && n.At != nil
 	if err := cmp.Or(
 		key.ErrorIf(n.Kind == Switch && links < 2, "%s: a switch has two links or more, not %d", n.Name, links),
 		key.ErrorIf(!several && links > 1, "%s: a %s has one port, not %d: put a switch between", n.Name,
 			n.Kind, links),
+		key.ErrorIf(n.Card != "" && links > 0, "%s: a function has no link of its own: %s has", n.Name, n.Card),
 		key.ErrorIf(!several && n.Kind != Host && links == 0, "%s: it has no link", n.Name),
 		d.checkFabric(n, key),
 	); err != nil {
@@ -360,6 +392,20 @@ func (d *draft) checkNode(n *Node, key conf.Node) error {
 		}
 	}
 	return nil
+}
+
+// checkCard counts the links of a card: they are its ports, in the file's order.
+func (d *draft) checkCard(n *Node, links int, key conf.Node) error {
+	functions := d.FunctionsOf(n.Name)
+	c := functions[0].NIC.Card
+	for _, f := range functions {
+		if f.NIC.Port >= links {
+			return key.Errorf("%s: %s is on port %d, and the card has %d links: the first is port 0", n.Name, f.Name,
+				f.NIC.Port, links)
+		}
+	}
+	return key.ErrorIf(links > c.Mode.Ports, "%s: %d links: port mode %s has %d ports", n.Name, links, c.Mode.Name,
+		c.Mode.Ports)
 }
 
 // claim is an address in a network: a vESW, or Ethernet, which is 0.

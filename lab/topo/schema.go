@@ -5,6 +5,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/swconf"
 )
 
@@ -13,7 +14,8 @@ import (
 func JSONSchema() []byte {
 	var nodes, steps []conf.Schema
 	for _, k := range kinds {
-		nodes = append(nodes, conf.Object(k.withKind(&Node{em: hficonf.NewEMDraft(), sw: new(swconf.Draft)}), "kind"))
+		n := &Node{em: hficonf.NewEMDraft(), sw: new(swconf.Draft), card: new(nicconf.Draft)}
+		nodes = append(nodes, conf.Object(k.withKind(n), "kind"))
 	}
 	for _, v := range verbs {
 		steps = append(steps, conf.Object(append(v.fields(new(stepDraft)), new(stepDraft).clockField()),

@@ -46,6 +46,7 @@ const (
 	HFI     Kind = "hfi"     // an Omni-Path HFI whose virtual NICs are interfaces of a namespace
 	Manager Kind = "manager" // the Ethernet Manager of HFIs
 	Peer    Kind = "peer"    // a QEMU guest with the siw driver of Linux
+	Card    Kind = "card"    // a device with several functions, each of which is a NIC by its own name
 	Gateway Kind = "gateway" // an HFI whose virtual NICs are joined with Ethernet links
 )
 
@@ -69,9 +70,13 @@ type Node struct {
 	Flags []string
 
 	settings yaml.MapSlice // as the file has them
-	em       *hficonf.EMDraft
-	sw       *swconf.Draft
-	count    int // of NICs that the entry stands for; 0: the node itself
+	// Card is the device that the NIC is a function of; empty: it has one of its own.
+	Card string
+
+	em    *hficonf.EMDraft
+	card  *nicconf.Draft
+	sw    *swconf.Draft
+	count int // of NICs that the entry stands for; 0: the node itself
 }
 
 // Guest is how the guest of a peer is started.
@@ -249,6 +254,16 @@ func join[T ~string](words []T) string {
 // Node returns the node called name, or nil.
 func (l *Lab) Node(name string) *Node {
 	return find(l.Nodes, func(n *Node) string { return n.Name }, name)
+}
+
+// FunctionsOf are the NICs of a card.
+func (l *Lab) FunctionsOf(card string) (list []*Node) {
+	for i := range l.Nodes {
+		if l.Nodes[i].Card == card {
+			list = append(list, &l.Nodes[i])
+		}
+	}
+	return list
 }
 
 // Link returns the link called name, or nil.

@@ -61,7 +61,7 @@ func (d *Device) newSecond(host frame.Link, s *hardware.Second) error {
 		e.in.Bells(s.Wake, s.WakeFirst)
 		e.out.Bells(s.WakeFirst, s.Wake)
 	}
-	want, err := d.cfg.Blocks(d.ownQueues() + d.verbs.Limits().MaxCNQ)
+	want, err := d.cfg.Blocks(d.adapter.blocks(d, d.ownQueues()+d.verbs.Limits().MaxCNQ))
 	if err != nil {
 		return err
 	}

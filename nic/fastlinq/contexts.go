@@ -35,15 +35,17 @@ type raised struct {
 	ev verbs.AsyncEvent
 }
 
-// compose has the firmware execute the ramrods of RDMA.
+// compose makes the firmware of RDMA.
 func (c *contexts) compose() {
 	c.fw = rdma.Firmware{
 		Context: func(cid int) []byte { return c.manager().Context(cid) },
 		SRQ:     func(id int) []byte { return c.manager().SRQ(id) },
 	}
-	c.d.core.chip.Engines[0].Handle(cxt.IWARP, func(_ int, el spq.Element) (uint8, uint64) {
-		return c.fw.Execute(rdma.Command(el.Cmd), el.CID, el.Data)
-	})
+}
+
+// execute is the firmware of RDMA.
+func (c *contexts) execute(el spq.Element) (uint8, uint64) {
+	return c.fw.Execute(rdma.Command(el.Cmd), el.CID, el.Data)
 }
 
 func (c *contexts) manager() *cxt.Manager { return c.lead().Contexts() }
@@ -274,7 +276,7 @@ func (c *contexts) Raise(ev verbs.AsyncEvent) bool {
 	default:
 		return false
 	}
-	if err := c.d.core.chip.Engines[0].Async(0, e); err != nil {
+	if err := c.d.core.chip.Engines[0].Async(c.d.pf, e); err != nil {
 		return false
 	}
 	c.raised = append(c.raised, raised{e, ev})

@@ -49,24 +49,20 @@ var (
 	_ = [1]int{}[hardware.MaxTasks-ecore.MaxTasks]
 )
 
-// composeCore makes the driver core of a function that has its board to
-// itself.
+// composeCore makes the driver core of the function.
 func (d driver) composeCore() error {
 	c := &d.core
-	var err error
-	if c.chip, err = ecore.NewChip(ecore.AH, d.cfg.Engines, 1, 1, ecore.SingleFunction); err != nil {
-		return err
-	}
+	c.chip = d.adapter.chips[d.path]
 	var mailboxes []ecore.MFW
 	var interrupts []ecore.Interrupts
 	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
-		mailboxes = append(mailboxes, &coreMFW{mcp: m, eSwitch: d.eSwitch,
+		mailboxes = append(mailboxes, &coreMFW{mcp: m, eSwitch: d.eSwitch, port: d.port / d.adapter.cfg.Mode.paths(),
 			caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note,
 			now: d.now})
 		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
 	}
 	c.dev = ecore.New(ecore.Config{
-		Name: d.cfg.Name, Chip: c.chip, MFW: mailboxes, Int: interrupts,
+		Name: d.cfg.Name, Chip: c.chip, PF: d.pf, MFW: mailboxes, Int: interrupts,
 		Hooks: ecore.Hooks{
 			SlowpathIRQReq:  d.slowpathIRQ,
 			SlowpathIRQFree: func(h *ecore.Hwfn) { d.interrupts.slowpath[h.Index] = false },
@@ -74,17 +70,13 @@ func (d driver) composeCore() error {
 			AfterPFStop:     func(h *ecore.Hwfn) { d.onVport(h.Index, (*l2.Function).Reset) },
 			HWError:         func(_ *ecore.Hwfn, kind ecore.HWError, _ error) { d.hwErrorOccurred(kind) },
 			ScheduleRecovery: func(h *ecore.Hwfn) {
-				d.management.fw.ProcessKill(h.Index)
+				d.management.fw.ProcessKill(d.path + h.Index)
 			},
 			DoorbellRecovery: func(h *ecore.Hwfn) {
 				d.log.Say(msglog.Notice, msglog.HW, "[%v] doorbells were lost, all are rung again", h)
 			},
 		}, Log: d.log,
 	})
-	for e := range c.chip.Engines {
-		d.composeEthernet(e)
-		c.chip.Engines[e].Overflow = func() { c.overflow[e] = true }
-	}
 	d.contexts.compose()
 	d.light.compose()
 	return c.dev.InitStruct()
@@ -166,7 +158,9 @@ func (d driver) coreUp(p ecore.LoadParams, now frame.Time, done ecore.Done) {
 		}
 		dev.RescAlloc(now, allocated)
 	}
-	dev.HWPrepare(ecore.PrepareParams{Personality: d.personality()}, now, func(now frame.Time, err error) {
+	prepare := ecore.PrepareParams{Personality: d.personality(),
+		InitiateFLR: len(d.adapter.functions) > 1 && !p.CrashKernel} // a predecessor may have crashed
+	dev.HWPrepare(prepare, now, func(now frame.Time, err error) {
 		if err == nil {
 			err = dev.SetPFParams(d.pfParams())
 		}
@@ -333,9 +327,11 @@ func (d driver) doorbellLost(engine int, now frame.Time) {
 // chipFaults gives the chip its faults.
 func (d driver) chipFaults(f settings.ChipFaults) {
 	c := &d.core
+	all := f
+	d.adapter.neighbours(d.Device, func(o *Device) { all |= o.cfg.Board.Chip })
 	for _, e := range c.chip.Engines {
-		e.Regs.StuckDMA = f&settings.FaultDMA != 0
-		d.management.note(e.Inject(0, ecore.PFFaults{Stuck: f&settings.FaultStorm != 0,
+		e.Regs.StuckDMA = all&settings.FaultDMA != 0
+		d.management.note(e.Inject(d.pf, ecore.PFFaults{Stuck: f&settings.FaultStorm != 0,
 			LoseBells: f&settings.FaultDoorbells != 0}))
 	}
 	for _, p := range c.held {
@@ -352,7 +348,7 @@ func (d driver) chipFaults(f settings.ChipFaults) {
 		}
 	}
 	to := d.management.fw.Faults()
-	if to.Refuse = 0; f&settings.FaultLoad != 0 {
+	if to.Refuse = 0; all&settings.FaultLoad != 0 {
 		to.Refuse = mfw.RefusedReject
 	}
 	d.management.fw.SetFaults(to)

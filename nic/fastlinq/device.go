@@ -17,6 +17,7 @@ import (
 	"tapir/nic/pacing"
 	"tapir/nic/param"
 	"tapir/nic/verbs"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -52,7 +53,7 @@ type (
 func (c *Config) Kind() string { return "fastlinq" }
 
 // Open implements hardware.Config.
-func (c *Config) Open() (hardware.Device, error) { return &Device{}, nil }
+func (c *Config) Open() (hardware.Device, error) { return &Adapter{}, nil }
 
 // Clone implements hardware.Config.
 func (c *Config) Clone() hardware.Config { return new(*c) }
@@ -72,8 +73,14 @@ func (c *Config) Validate(s hardware.Shape) error {
 // Segments implements hardware.Config.
 func (c *Config) Segments() bool { return (&settings.NIC{Config: (*settings.Config)(c)}).HasTSO() }
 
-// Device is a FastLinQ device with one port and one function, and its driver.
+// Device is a function of a FastLinQ device, and its driver.
 type Device struct {
+	adapter *Adapter
+	// fn is the function's number on the adapter, pf that on its path, whose chip it
+	// uses.
+	fn, pf, path int
+	port         int // of the adapter
+
 	cfg    settings.NIC
 	nic    hardware.NIC
 	verbs  *verbs.Device
@@ -82,8 +89,9 @@ type Device struct {
 	system frame.Clock
 	host   bool // there is a host TAP
 	drops  frame.Drops
-	pf     *pacing.Node // the function in the transmit scheduler of its port
+	sched  *pacing.Node // the function in the transmit scheduler of its port
 	both   *pacing.Node // its host function, on one engine or two
+	tagged func(ether.Tag)
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue
@@ -114,7 +122,7 @@ type (
 	tools struct{ *Device }
 )
 
-var _ hardware.Device = (*Device)(nil)
+var _ hardware.Device = (*Adapter)(nil)
 
 // Of is the device of hardware, nil if it is of another kind.
 func Of(f hardware.Function) *Device {
@@ -122,36 +130,38 @@ func Of(f hardware.Function) *Device {
 	return d
 }
 
-// Attach implements hardware.Device.
-func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
-	cfg, ok := e.Config.(*Config)
-	if fn != 0 || !ok || d.nic != nil {
-		return nil, errors.New("fastlinq: the device has one function, which takes one fastlinq.Config")
-	}
+// newDevice is the driver of a function, which is not attached yet.
+func newDevice(a *Adapter, fn int, cfg *Config, e hardware.Env) *Device {
+	d := &Device{adapter: a, fn: fn, port: e.Port}
 	d.driver, d.display, d.tools, d.contexts.d, d.light.d = driver{d}, display{d}, tools{d}, d, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
-	d.pf = e.PF
+	d.sched, d.tagged = e.PF, e.Tagged
+	return d
+}
+
+// attach composes what the function is made of, and loads it.
+func (d *Device) attach(e *hardware.Env) error {
 	if err := d.composeInterrupts(); err != nil {
-		return nil, err
+		return err
 	}
 	if d.host {
 		if err := d.newNetdev(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if d.cfg.Engines > 1 {
 		if err := d.newSecond(e.Host, e.Second); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return d, d.composeMFW(e.Laser)
+	return d.composeMFW()
 }
 
 // Check implements hardware.Function.
 func (d *Device) Check(s hardware.Shape, c hardware.Config) error {
 	to := settings.NIC{Shape: s, Config: (*settings.Config)(c.(*Config))}
-	return cmp.Or(d.checkNetdev(&to), d.checkFirmware(&to), d.checkCoalescing(&to))
+	return cmp.Or(d.adapter.checkPort(d, &to), d.checkNetdev(&to), d.checkFirmware(&to), d.checkCoalescing(&to))
 }
 
 // Apply implements hardware.Function.
@@ -185,7 +195,7 @@ func (d *Device) Config() *Config { return (*Config)(d.cfg.Config) }
 
 // Signal implements hardware.Function.
 func (d *Device) Signal(on bool, now frame.Time) {
-	d.management.fw.SetSignal(0, on)
+	d.management.fw.SetSignal(d.port, on)
 	d.manage(now)
 }
 
@@ -202,7 +212,7 @@ func (d *Device) Notify(cnq int) {
 
 // Closed implements hardware.Function: a magic packet may bring the driver back.
 func (d *Device) Closed(b []byte, now frame.Time) {
-	if d.cfg.Board.Unloaded && d.management.fw.Sniff(0, b) {
+	if d.cfg.Board.Unloaded && d.management.fw.Sniff(d.port, b) {
 		d.Manage(now)
 	}
 }
@@ -229,6 +239,7 @@ func (d *Device) Close(now frame.Time) (err error) {
 	d.pump(now)
 	err = errors.Join(err, d.interrupts.release(0))
 	d.cmt.withSecond(func(e *SecondEngine) { err = errors.Join(err, e.irq.release(1)) })
+	d.adapter.detach(d)
 	return err
 }
 

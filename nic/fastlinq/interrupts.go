@@ -46,7 +46,7 @@ type block struct {
 // composeInterrupts makes the interrupts and lets the CNQs use them.
 func (d *Device) composeInterrupts() error {
 	i, cnqs := &d.interrupts, d.verbs.Limits().MaxCNQ
-	want, err := d.cfg.Blocks(d.ownQueues() + cnqs)
+	want, err := d.cfg.Blocks(d.adapter.blocks(d, d.ownQueues()+cnqs))
 	if err != nil {
 		return err
 	}

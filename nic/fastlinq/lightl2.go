@@ -46,7 +46,7 @@ const (
 	oooRx = ll2.MaxOOOBuffers / 2
 )
 
-// compose has the firmware execute the ramrods of light L2.
+// compose makes the firmware of light L2.
 func (l *lightL2) compose() {
 	d := l.d
 	l.fw = ll2.Firmware{
@@ -54,12 +54,14 @@ func (l *lightL2) compose() {
 		Room:  d.nic.WireRoom, Send: l.send,
 		Assert: func(text string) { d.core.dev.Lead().HWError(ecore.FWAssert, errors.New(text)) },
 	}
-	d.core.chip.Engines[0].Handle(cxt.Core, func(_ int, el spq.Element) (code uint8, _ uint64) {
-		if r, ok := el.Data.(*ll2.Ramrod); ok {
-			return l.fw.Execute(r), 0
-		}
-		return ll2.GeneralError, 0
-	})
+}
+
+// execute is the firmware of light L2.
+func (l *lightL2) execute(el spq.Element) (code uint8, _ uint64) {
+	if r, ok := el.Data.(*ll2.Ramrod); ok {
+		return l.fw.Execute(r), 0
+	}
+	return ll2.GeneralError, 0
 }
 
 // resetFirmware is the firmware's when a function stops.

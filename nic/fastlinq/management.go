@@ -50,31 +50,24 @@ type management struct {
 // driverVersion is what the driver says of itself, major.minor.build.drop.
 const driverVersion = 0x01000000
 
-// composeMFW boots the management firmware and loads the driver.
-func (d driver) composeMFW(light func(on bool)) error {
+// composeMFW opens the mailboxes and loads the driver.
+func (d driver) composeMFW() error {
 	m := &d.management
-	m.fw = mfw.New(mfw.Config{
-		Engines: d.cfg.Engines, Ports: d.cfg.MFWPorts(), Funcs: d.cfg.MFWFuncs(),
-		Attention: func(fn int) { m.attention[fn] = true },
-		Laser: func(port int, on bool) {
-			if port == 0 && light != nil && !m.closed {
-				light(on)
-			}
-		},
-		Wake:   func(int) { d.cfg.Board.Unloaded, d.cfg.Board.Crashed = false, false },
-		Verify: verifyFile, Registers: d.testRegisters,
-		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
-	})
-	m.mcp = mcp.New(m.fw.Shared(), 0, 0, mcp.Hooks{
+	m.fw = d.adapter.fw
+	m.mcp = mcp.New(m.fw.Shared(), d.fn, d.port, mcp.Hooks{
 		Link:        d.linkChanged,
 		FillTLV:     d.fillTLV,
 		Recovery:    d.recover,
 		HWError:     d.hwError,
 		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
-		Stats:       d.protocolStats,
+		STag: func(tag uint16, now frame.Time) {
+			d.core.dev.UpdateOuter(tag, now, func(_ frame.Time, err error) { m.note(err) })
+		},
+		Stats: d.protocolStats,
 	})
 	if d.cfg.Engines > 1 {
-		m.second = mcp.New(m.fw.Shared(), 1, 1, mcp.Hooks{HWError: d.hwError})
+		m.second = mcp.New(m.fw.Shared(), len(d.adapter.functions)+d.fn, d.adapter.cfg.Mode.Ports,
+			mcp.Hooks{HWError: d.hwError})
 	}
 	if err := d.composeCore(); err != nil {
 		return err
@@ -212,7 +205,7 @@ func (d driver) applyBoard(now frame.Time) {
 	if !b.Unloaded && was.Unloaded {
 		d.load(ecore.OverrideNone, now)
 	}
-	d.faults(b.FanFailed && !was.FanFailed)
+	d.faults(&was)
 	d.push(b.WoL != was.WoL, now)
 	switch {
 	case b.Crashed && !was.Unloaded:
@@ -282,20 +275,27 @@ func (d driver) push(wol bool, now frame.Time) {
 	}
 }
 
-// faults hands the state of the board to the firmware.
-func (d driver) faults(fan bool) {
+// faults hands what has changed of the state of the board to the firmware.
+func (d driver) faults(was *settings.Board) {
 	m, b, l := &d.management, &d.cfg.Board, &d.cfg.Link
-	m.fw.SetTemperature(0, int32(cmp.Or(b.Temperature, settings.ChipTemperature)))
-	m.fw.SetModule(0, !b.Unplugged)
-	m.fw.SetPartner(0, cmp.Or(l.Partner, m.partner))
-	m.fw.SetBandwidth(0, l.BandwidthMin, l.BandwidthMax)
-	if fan {
+	if b.Temperature != was.Temperature {
+		m.fw.SetTemperature(0, int32(cmp.Or(b.Temperature, settings.ChipTemperature)))
+	}
+	if b.Unplugged != was.Unplugged {
+		m.fw.SetModule(d.port, !b.Unplugged)
+	}
+	if d.leads() {
+		m.fw.SetPartner(d.port, cmp.Or(l.Partner, m.partner))
+	}
+	m.fw.SetBandwidth(d.fn, l.BandwidthMin, l.BandwidthMax)
+	m.fw.SetOVLAN(d.fn, l.OVLAN)
+	if b.FanFailed && !was.FanFailed {
 		m.fw.FailFan()
 	}
 }
 
 // Ability is what the port offers to the other end of its cable.
-func (d driver) Ability() mfw.Partner { return d.management.fw.Ability(0) }
+func (d driver) Ability() mfw.Partner { return d.management.fw.Ability(d.port) }
 
 // offer is somebody who waits until the port offers something else than known.
 type offer struct {
@@ -331,7 +331,7 @@ func (d driver) answerOffer() {
 // before it.
 func (d driver) Negotiate(other mfw.Partner, now frame.Time) {
 	d.management.partner = other
-	d.faults(false)
+	d.faults(&d.cfg.Board)
 	d.Manage(now)
 }
 
@@ -344,7 +344,10 @@ const (
 // setLPI has the transmitter sleep when it has nothing to send, if both ends know EEE.
 func (d driver) setLPI() {
 	m := &d.management
-	us, on := m.fw.LPI(0)
+	if !d.leads() {
+		return
+	}
+	us, on := m.fw.LPI(d.port)
 	wake := wake1G
 	if m.mcp.LinkState().LineSpeed > linkmode.Speed1G.Mbps() {
 		wake = wake10G
@@ -352,13 +355,13 @@ func (d driver) setLPI() {
 	if !on {
 		us, wake = 0, 0
 	}
-	d.pf.SetLPI(time.Duration(us)*time.Microsecond, wake)
+	d.sched.SetLPI(time.Duration(us)*time.Microsecond, wake)
 }
 
 // setLink asks for the link that the configuration wants.
 func (d driver) setLink(now frame.Time) {
 	m := &d.management
-	d.cfg.LinkParams(m.mcp.LinkParams(), m.mcp.Caps())
+	d.lead().cfg.LinkParams(m.mcp.LinkParams(), m.mcp.Caps())
 	m.mcp.SetLink(!d.cfg.Link.Down && !d.cfg.Board.FanFailed, now, m.note)
 }
 
@@ -401,7 +404,13 @@ func (d driver) hang(stuck bool, now frame.Time) {
 		return
 	}
 	m.fw.Reset()
-	if m.mcp.Blocked() && !d.cfg.Board.Unloaded {
+	d.again(now)
+	d.adapter.neighbours(d.Device, func(o *Device) { o.again(now) })
+}
+
+// again loads a driver that has given the firmware up.
+func (d driver) again(now frame.Time) {
+	if d.management.mcp.Blocked() && !d.cfg.Board.Unloaded {
 		d.coreLost(now)
 		d.load(ecore.OverrideAlways, now)
 	}

@@ -27,9 +27,9 @@ const MaxHostMTU = l2.MaxMTU
 // newNetdev makes the host function. Its netdev opens when the driver has loaded.
 func (d *Device) newNetdev() error {
 	i, sp := &d.interrupts, &slowpath{d: d}
-	d.both = d.pf
+	d.both = d.sched
 	if d.cfg.Engines > 1 {
-		d.both = d.pf.Child(true)
+		d.both = d.sched.Child(true)
 	}
 	n, err := qede.New(l2.Config{Pool: d.pool, Engines: d.cfg.Engines, PF: d.both, Superframes: d.cfg.Superframes,
 		Drop: d.dropFromVport, Fire: i.fired, Assert: sp.fwAssert}, sp.post, i.queueBlocks(), d.halves(&d.cfg)[0])
@@ -179,7 +179,8 @@ func (d *Device) shape() {
 	if s.Speed < s.LineSpeed {
 		high = int(s.Speed)
 	}
-	d.pf.SetRate(high)
+	d.sched.SetRate(high)
+	d.sched.SetWeight(int64(d.management.mcp.Info().BandwidthMin))
 	if d.function == nil {
 		return
 	}

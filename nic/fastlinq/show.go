@@ -56,7 +56,7 @@ func (d display) ShowLink() []view.AttributeRow {
 		attribute("loopback", "%v", m.mcp.LinkParams().Loopback),
 	}, d.showEEE(s, caps), []view.AttributeRow{
 		attribute("sfp_tx_fault", "%s", onOff(s.SFPTxFault)),
-		attribute("transmitter", "%s", onOff(m.fw.Laser(0))),
+		attribute("transmitter", "%s", onOff(m.fw.Laser(d.port))),
 		attribute("link_change_count", "%d", m.mcp.LinkChangeCount()),
 		attribute("link_events", "%d", m.events.links),
 		attribute("lfa_status", "%s", lfaReasons(m.mcp.LFA())),
@@ -92,27 +92,27 @@ func version(v uint32) string {
 // pushed, and the board that it looks after.
 func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 	m := &d.management
-	p, st, fw, mailbox := m.fw.Pushed(0), m.mcp.Stats(), m.fw.Stats(), m.mailbox()
+	p, st, fw, mailbox := m.fw.Pushed(d.fn), m.mcp.Stats(), m.fw.Stats(), m.mailbox()
 	var sensors []mfw.Sensor
 	m.mcp.Temperatures(now, func(list []mfw.Sensor, err error) {
 		m.note(err)
 		sensors = list
 	})
-	m.fw.AskStats(0, mfw.StatsLAN)
-	m.fw.AskStats(0, mfw.StatsRDMA)
+	m.fw.AskStats(d.fn, mfw.StatsLAN)
+	m.fw.AskStats(d.fn, mfw.StatsRDMA)
 	d.Manage(now)
-	lan, rdma := m.fw.ProtocolStats(0, mfw.StatsLAN), m.fw.ProtocolStats(0, mfw.StatsRDMA)
+	lan, rdma := m.fw.ProtocolStats(d.fn, mfw.StatsLAN), m.fw.ProtocolStats(d.fn, mfw.StatsRDMA)
 	rows := []view.AttributeRow{
 		attribute("version", "%s", version(m.mcp.Version())),
 		attribute("mailbox", "%s", mailbox),
-		attribute("driver_role", "%v", m.fw.Loaded(0)),
+		attribute("driver_role", "%v", m.fw.Loaded(d.fn)),
 		attribute("driver_state", "%v", p.State),
 		attribute("driver", "%s, storm firmware %s", p.Driver, version(p.StormFW)),
 		attribute("mac", "%v", ether.Addr(p.MAC)),
 		attribute("mtu", "%d", p.MTU),
 		attribute("wol", "%v", p.WoL),
 		attribute("eswitch", "%v", p.ESwitch),
-		attribute("led", "%v", m.fw.LED(0)),
+		attribute("led", "%v", m.fw.LED(d.port)),
 	}
 	for _, s := range sensors {
 		rows = append(rows, attribute(fmt.Sprintf("temperature[%d]", s.ID), "%d C, high %d, critical %d", s.Current,
@@ -131,7 +131,10 @@ func (d display) ShowMFW(now frame.Time) []view.AttributeRow {
 		attribute("mcp_resets", "%d", fw.Resets),
 		attribute("wakes", "%d", fw.Wakes),
 		attribute("transceiver_events", "%d", m.events.transceivers),
-		attribute("process_kills", "%d", m.mcp.ProcessKillCounter(0)))
+		attribute("process_kills", "%d", m.mcp.ProcessKillCounter(d.path)))
+	if i.OVLAN != mfw.NoOVLAN {
+		rows = append(rows, attribute("ovlan", "%d, %d updates", i.OVLAN, m.fw.STagAcks(d.fn)))
+	}
 	for kind, n := range m.hwErrors {
 		if n > 0 {
 			rows = append(rows, attribute("hw_error "+mcp.HWError(kind).String(), "%d", n))
@@ -202,10 +205,10 @@ func (d display) ShowTLV(now frame.Time) []view.TLVRow {
 			ask = append(ask, t)
 		}
 	}
-	m.fw.AskTLV(0, tlv.Request(ask...))
+	m.fw.AskTLV(d.fn, tlv.Request(ask...))
 	d.Manage(now)
 	list := []view.TLVRow{}
-	b, done := m.fw.TLVAnswer(0)
+	b, done := m.fw.TLVAnswer(d.fn)
 	if !done {
 		return list
 	}

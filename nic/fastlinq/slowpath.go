@@ -11,6 +11,7 @@ import (
 	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/rdma"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -111,37 +112,39 @@ func outcome(r *l2.Ramrod, res spq.Result) error {
 	return r.Err
 }
 
-// composeEthernet has the firmware of an engine execute the ramrods of its vport.
-func (d *Device) composeEthernet(engine int) {
-	e := d.core.chip.Engines[engine]
-	e.Handle(cxt.Eth, d.ethernetRamrods(engine))
-	e.Handle(cxt.Common, d.commonRamrods(engine))
-}
-
-func (d *Device) ethernetRamrods(engine int) ecore.Ramrods {
-	return func(_ int, el spq.Element) (code uint8, _ uint64) {
-		code = codeUnknown
-		if r, ok := el.Data.(*l2.Ramrod); ok {
-			d.onVport(engine, func(fn *l2.Function) { code = fn.Execute(r) })
-		}
-		return code, 0
+// ethernetRamrods are those of the vport of an engine.
+func (d driver) ethernetRamrods(engine int, el spq.Element) (code uint8, _ uint64) {
+	code = codeUnknown
+	if r, ok := el.Data.(*l2.Ramrod); ok {
+		d.onVport(engine, func(fn *l2.Function) { code = fn.Execute(r) })
 	}
+	return code, 0
 }
 
 // codeUnknown is what the firmware returns for a ramrod that means nothing to it.
 const codeUnknown = 0xff
 
-// commonRamrods has the vport know the tunnels that the function knows.
-func (d *Device) commonRamrods(engine int) ecore.Ramrods {
-	return func(_ int, el spq.Element) (uint8, uint64) {
-		tunnels, ok := el.Data.(ecore.Tunnels)
-		if start, starts := el.Data.(ecore.PFStart); starts {
-			tunnels, ok = start.Tunnels, true
-		}
-		if ok {
-			d.onVport(engine, func(fn *l2.Function) { d.management.note(fn.SetTunnels(fromCore(tunnels))) })
-		}
-		return 0, 0
+// commonRamrods has the vport know the tunnels that the function knows, and the port
+// the outer tag.
+func (d *Device) commonRamrods(engine int, el spq.Element) (uint8, uint64) {
+	tunnels, ok := el.Data.(ecore.Tunnels)
+	switch data := el.Data.(type) {
+	case ecore.PFStart:
+		tunnels, ok = data.Tunnels, true
+		d.tag(data.Outer)
+	case ecore.Outer:
+		d.tag(data)
+	}
+	if ok {
+		d.onVport(engine, func(fn *l2.Function) { d.management.note(fn.SetTunnels(fromCore(tunnels))) })
+	}
+	return 0, 0
+}
+
+// tag has the port put an outer tag on the function's frames.
+func (d driver) tag(t ecore.Outer) {
+	if d.tagged != nil {
+		d.tagged(ether.Tag(t))
 	}
 }
 

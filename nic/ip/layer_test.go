@@ -46,7 +46,7 @@ func TestNextMTU(t *testing.T) {
 
 func TestRedirectsAreBoundedAndEnd(t *testing.T) {
 	l := New(Settings{MTU: 1500, Prefixes: []netip.Prefix{netip.PrefixFrom(nic4, 24)}, Gateways: []netip.Addr{peer4}},
-		Env{Wire: port.New(new(port.Common), frame.Wire, nil), IDs: rand.NewPCG(0, 1)})
+		Env{Wire: port.New(new(port.Common), frame.Wire, nil, nil), IDs: rand.NewPCG(0, 1)})
 	const now = frame.Time(time.Hour)
 	hop, first := netip.MustParseAddr("10.0.0.3"), netip.MustParseAddr("192.0.2.0")
 	for i, a := 0, first; i <= maxRedirects; i, a = i+1, a.Next() {

@@ -12,6 +12,7 @@
 package pacing
 
 import (
+	"slices"
 	"time"
 
 	"tapir/wire/frame"
@@ -148,8 +149,11 @@ func one(b bool) int {
 	return 0
 }
 
-// Remove ends the node's limit, as the node is not used any more.
-func (n *Node) Remove() { n.SetRate(0) }
+// Remove ends the node's limit and its part, as the node is not used any more.
+func (n *Node) Remove() {
+	n.SetRate(0)
+	n.parent.children = slices.DeleteFunc(n.parent.children, func(c *Node) bool { return c == n })
+}
 
 // Rate is the limit in Mb/s; 0: none.
 func (n *Node) Rate() int { return n.rate }

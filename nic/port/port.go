@@ -41,6 +41,45 @@ func (c *Common) SetTracer(t frame.Tracer) {
 // Tracer is the present one, nil without a capture.
 func (c *Common) Tracer() frame.Tracer { return c.tracer }
 
+// Line is the transmitter of a cable, which functions of one port of a device share.
+type Line struct {
+	// Sched paces what leaves, to the speed that SetLink tells; Flow is what PAUSE
+	// frames do.
+	Sched pacing.Tree
+	Flow  pacing.Flow
+	fills map[*Port]int // of the queues of each port that shares it; nil: nobody does
+}
+
+// NewLine is a line that functions share: rounds of Sched begin elsewhere, and the
+// fullest queue of all functions decides about PAUSE frames.
+func NewLine() *Line { return &Line{fills: map[*Port]int{}} }
+
+// Shared tells whether functions share the line.
+func (l *Line) Shared() bool { return l.fills != nil }
+
+// Begin begins a round of a line that is the port's own.
+func (p *Port) Begin(now frame.Time) {
+	if !p.Shared() {
+		p.Sched.Begin(now)
+	}
+}
+
+// Leave takes the port from a line that others share: its queues fill no more.
+func (p *Port) Leave() { delete(p.fills, p) }
+
+// fullest takes in how full the port's queues are, and returns that of the fullest on
+// the line.
+func (p *Port) fullest(fill int) int {
+	if !p.Shared() {
+		return fill
+	}
+	p.fills[p] = fill
+	for _, of := range p.fills {
+		fill = max(fill, of)
+	}
+	return fill
+}
+
 // Port is one attachment of the NIC with its counters and the frames that
 // wait for the link.
 type Port struct {
@@ -55,10 +94,7 @@ type Port struct {
 	Stamped  uint64     // frames whose leaving was reported
 	LastSent frame.Time // of those
 
-	// Sched paces what leaves, to the speed that SetLink tells; Flow is what PAUSE
-	// frames do.
-	Sched pacing.Tree
-	Flow  pacing.Flow
+	*Line
 
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
@@ -68,6 +104,7 @@ type Port struct {
 	head       int
 	unreported int // see TakeSent
 	looped     LoopReason
+	own        Line
 }
 
 // Counter is one named value, as ethtool -S prints them.
@@ -83,9 +120,14 @@ type Stamper interface {
 	Leaving(o *Out, now frame.Time) (traced bool)
 }
 
-// New returns a port on link, which is nil for one that the NIC does not have.
-func New(c *Common, name frame.Port, link frame.Link) *Port {
-	return &Port{Common: c, name: name, external: link, link: link}
+// New returns a port on link, which is nil for one that the NIC does not have. The
+// line is its own unless others share it.
+func New(c *Common, name frame.Port, link frame.Link, line *Line) *Port {
+	p := &Port{Common: c, Line: line, name: name, external: link, link: link}
+	if line == nil {
+		p.Line = &p.own
+	}
+	return p
 }
 
 // Exists tells whether the NIC has the port.

@@ -17,7 +17,7 @@ func TestServiceIsBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wire := port.New(&port.Common{PHC: phc}, frame.Wire, nil)
+	wire := port.New(&port.Common{PHC: phc}, frame.Wire, nil, nil)
 	s := NewService(Env{Wire: wire, IP: ip.New(ip.Settings{MTU: 1500}, ip.Env{Wire: wire, IDs: secret.Secret{}.Source()}), Observe: func(bool) error {
 		return errors.New("no")
 	}}, Faults{})

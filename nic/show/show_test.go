@@ -63,7 +63,7 @@ func TestObjectsAreShown(t *testing.T) {
 
 func TestLastStampNeedsAFrame(t *testing.T) {
 	v := &View{}
-	v.Wire = port.New(&v.Common, frame.Wire, nil)
+	v.Wire = port.New(&v.Common, frame.Wire, nil, nil)
 	if got := v.LastStamp(); got != 0 {
 		t.Errorf("%d before the first frame", got)
 	}

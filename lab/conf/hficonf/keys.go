@@ -268,13 +268,16 @@ func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
 	list := conf.List[Config]{Key: "hfis", One: "HFI", Many: "HFIs", Claims: claims,
-		Decode: func(n conf.Node, i int) (Config, error) {
+		Decode: func(n conf.Node, i int, add func(conf.Node, Config) error) error {
 			var c Config
 			if err := conf.Decode(n, "the settings of an HFI", c.Fields()); err != nil {
-				return c, err
+				return err
 			}
 			c.Name = cmp.Or(c.Name, fmt.Sprint("hfi", i))
-			return c, c.Validate()
+			if err := c.Validate(); err != nil {
+				return err
+			}
+			return add(n, c)
 		}}
 	return list.Parse(path, data)
 }

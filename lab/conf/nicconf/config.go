@@ -51,6 +51,11 @@ type Config struct {
 	// secrets: others can then guess them.
 	Seed *uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`
 
+	// Card is the device of which the NIC is a function, on a port; nil: the NIC has one
+	// of its own.
+	Card           *Card `json:"-" yaml:"functions,omitempty"`
+	Function, Port int   `json:"-" yaml:"-"`
+
 	// NIC holds the settings of Params; of its other fields those above
 	// decide.
 	NIC nic.Config `json:"-" yaml:"-"`

@@ -193,12 +193,16 @@ func Load(path string) ([]Config, error) { return conf.Load(path, Parse) }
 // Parse is Load of a file already read; path is for messages only.
 func Parse(path string, data []byte) ([]Config, error) {
 	list := conf.List[Config]{Key: "switches", One: "switch", Many: "switches", Claims: claims,
-		Decode: func(n conf.Node, i int) (Config, error) {
+		Decode: func(n conf.Node, i int, add func(conf.Node, Config) error) error {
 			d := Draft{Config: Config{Name: fmt.Sprint("sw", i)}}
 			if err := conf.Decode(n, "the settings of a switch", d.Fields()); err != nil {
-				return d.Config, err
+				return err
 			}
-			return d.Finish()
+			c, err := d.Finish()
+			if err != nil {
+				return err
+			}
+			return add(n, c)
 		}}
 	return list.Parse(path, data)
 }

@@ -33,7 +33,7 @@ func (h *HFI) compose(env *Env) error {
 		return err
 	}
 	h.common = port.Common{PHC: phc, System: env.Clock}
-	h.fabric = port.New(&h.common, frame.Wire, env.Wire)
+	h.fabric = port.New(&h.common, frame.Wire, env.Wire, nil)
 	h.PTP = ptp.NewService(ptp.Env{Product: h.cfg.Name, Seed: guid, Wire: h.fabric, Station: h.station,
 		Inner: opa.Inner, Pool: env.Pool, Schedule: h.Schedule, Observe: env.Observe, Now: env.Now},
 		h.cfg.Clock.PTP.Faults())

@@ -96,6 +96,9 @@ func (f *follower) round() error {
 
 // plug shows the other end of the wire whether the host has its interface up.
 func (n *Node) plug(up bool) {
+	if n.card != nil {
+		return // neighbors use the wire, too
+	}
 	n.Do(func(frame.Time) {
 		if t, ok := n.wire.(*tap.TAP); ok {
 			_ = t.SetCarrier(up) // fails only on a TAP that is gone, which ends the loop
@@ -124,7 +127,7 @@ func (n *Node) setMTU(mtu int) (err error) {
 	if mtu < ip.MinMTU || mtu > fastlinq.MaxHostMTU {
 		return fmt.Errorf("MTU %d: want %d to %d", mtu, ip.MinMTU, fastlinq.MaxHostMTU)
 	}
-	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() {
+	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() && n.card == nil {
 		if !wire.Created() {
 			return fmt.Errorf("MTU %d is more than the %d of %s: run `ip link set dev %s mtu %d`", mtu, has,
 				wire.Name(), wire.Name(), mtu)
@@ -136,6 +139,7 @@ func (n *Node) setMTU(mtu int) (err error) {
 	_ = n.DoWait(func(now frame.Time) { // fails if the node ends
 		n.ports.SetMaxFrame(mtu + linkHeaders)
 		n.second.setMaxFrame(mtu + linkHeaders)
+		n.card.setMaxFrame(n, mtu+linkHeaders+ether.TagLen)
 		err = n.Device.SetMTU(mtu, now)
 	})
 	return err

@@ -50,6 +50,25 @@ func (n *Node) openHost(env *nic.Env) error {
 			return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
 		}
 	}
+	n.onLoop(func() { n.attachHost(t) })
+	env.Host, env.Reserver = n.host, ports
+	if n.second != nil {
+		env.Second = n.second.env()
+	}
+	return nil
+}
+
+// onLoop runs fn where queues may be attached: on the loop of a card, which runs.
+func (n *Node) onLoop(fn func()) {
+	if n.card == nil {
+		fn()
+		return
+	}
+	_ = n.DoWait(func(frame.Time) { fn() }) // fails if the card has ended, which is found next
+}
+
+// attachHost attaches the queues of the host TAP.
+func (n *Node) attachHost(t *node.TAP) {
 	for i, t := range t.Queues {
 		if n.second != nil && fastlinq.EngineOf(i) == 1 {
 			n.second.attach(t, i)
@@ -59,11 +78,6 @@ func (n *Node) openHost(env *nic.Env) error {
 		p.SetIndex(i)
 		n.host.ports = append(n.host.ports, p)
 	}
-	env.Host, env.Reserver = n.host, ports
-	if n.second != nil {
-		env.Second = n.second.env()
-	}
-	return nil
 }
 
 // adopt takes the settings of a host TAP that was found into c; one that was

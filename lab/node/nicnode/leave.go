@@ -107,7 +107,9 @@ func (n *Node) Unplug() {
 	n.leave(ErrUnplugged)
 	n.ending.Do(func() {
 		n.stop()
+		n.card.release(n)
 		n.End(ErrUnplugged)
+		n.card.leave(n)
 	})
 }
 

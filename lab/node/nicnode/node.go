@@ -50,6 +50,7 @@ type Node struct {
 	wire   tap.Queue
 	host   *hostTAP // nil without a host TAP
 	second *second  // nil without a second engine
+	card   *card    // of which the NIC is a function; nil: it has a device of its own
 	ports  node.Ports
 	hints  []string
 
@@ -64,6 +65,9 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
+	}
+	if env.Wire != nil && cfg.Card != nil {
+		return nil, fmt.Errorf("%s: a function of a card has no wire in memory", cfg.Name)
 	}
 	if env.Wire != nil && (cfg.TAPFD != 0 || cfg.HostTAP != "" || len(cfg.TAPIP) > 0) {
 		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip",
@@ -85,12 +89,14 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 		n.layer = node.NewLayer()
 	}
 	n.thread.n, n.OnEnd = n, n.bury
-	err := n.Open(cfg.Name, env)
+	err := n.open(env)
 	if err == nil {
 		err = n.build()
 	}
 	if err != nil {
+		n.card.release(n)
 		n.End(nil)
+		n.card.leave(n)
 		return nil, err
 	}
 	if err := n.run(ctx); err != nil {
@@ -100,14 +106,37 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 	return n, nil
 }
 
+// open makes the node's loop, or joins that of its card.
+func (n *Node) open(env node.Env) (err error) {
+	if n.cfg.Card == nil {
+		return n.Open(n.cfg.Name, env)
+	}
+	if n.card, err = joinCard(&n.cfg, env); err != nil {
+		return err
+	}
+	return n.Join(n.cfg.Name, env, &n.card.Base)
+}
+
 // build makes everything up to the first frame.
 func (n *Node) build() (err error) {
 	env := nic.Env{Pool: n.Loop.Pool(), Clock: n.Loop.Clock(), Now: n.Loop.Now}
+	if n.card != nil {
+		return n.buildFunction(&env)
+	}
 	if n.wire = n.Env().Wire; n.wire != nil {
 		env.Wire = n.attach(frame.Wire, n.wire, n.cfg.MTU)
 	} else if err := n.openTAPs(&env); err != nil {
 		return err
 	}
+	if n.Device, err = nic.New(n.device(), env); err != nil {
+		return err
+	}
+	n.Loop.SetEngine(n.Device)
+	return n.ready()
+}
+
+// device is the configuration of the NIC.
+func (n *Node) device() nic.Config {
 	cfg := n.cfg.Device(n.wire.Name())
 	if n.cfg.Seed == nil {
 		_, _ = rand.Read(cfg.Secret[:]) // never fails
@@ -115,20 +144,21 @@ func (n *Node) build() (err error) {
 		n.hints = append(n.hints, n.cfg.Name+": for tests only: "+
 			"keys, ports and sequence numbers follow from the seed, so others can guess them")
 	}
-	if n.Device, err = nic.New(cfg, env); err != nil {
-		return err
-	}
+	return cfg
+}
+
+// ready gives the host TAP what the NIC has, and registers the NIC.
+func (n *Node) ready() error {
 	if n.host != nil {
 		if err := n.readyHost(n.host.tap, n.Device.Config().MAC); err != nil {
 			return fmt.Errorf("%s: host_tap: %w", n.cfg.Name, err)
 		}
 	}
-	n.Loop.SetEngine(n.Device)
 	return n.enter()
 }
 
 func (n *Node) attach(port frame.Port, q tap.Queue, mtu int) *loop.Port {
-	p := n.Loop.AddQueue(port, q, mtu+linkHeaders)
+	p := n.Loop.AddQueue(n.card.port(port, n.cfg.Function), q, mtu+linkHeaders)
 	n.ports = append(n.ports, p)
 	return p
 }
@@ -189,7 +219,9 @@ func (n *Node) run(ctx context.Context) error {
 		n.second.run()
 	}
 	n.Run()
-	if err := n.Watch(n.wire, n.carrier); err != nil {
+	if n.card != nil {
+		n.card.enter(n)
+	} else if err := n.Watch(n.wire, n.carrier); err != nil {
 		return err
 	}
 	if n.host != nil {
@@ -270,7 +302,9 @@ func (n *Node) Close() error {
 		// closes nothing.
 		_ = n.DoWait(func(now frame.Time) { _ = n.Device.Close(now) })
 		n.stop()
+		n.card.release(n)
 		n.End(nil)
+		n.card.leave(n)
 	})
 	return n.Err()
 }

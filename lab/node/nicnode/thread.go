@@ -61,6 +61,7 @@ func (t *thread) takeOver() {
 
 // turn is one iteration without a loop; nothing reaches the wire any more.
 func (t *thread) turn() (busy bool) {
+	defer t.n.card.alone()()
 	busy = t.drain()
 	d := t.n.Device
 	if d.Dispatch(t.n.Loop.Now()) {

@@ -10,6 +10,7 @@ import (
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/inspect"
 	"tapir/lab/topo"
+	"tapir/nic/linkmode"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/virtio"
@@ -51,6 +52,8 @@ type end struct {
 	port frame.Port
 	look func()     // takes in what has arrived
 	wake frame.Time // when the next look is
+	// offered is what the node has told the other end of the link.
+	offered linkmode.Ability
 }
 
 // addLink makes the ends of a link, which the nodes need.
@@ -122,7 +125,7 @@ func (k *link) plug(down bool) {
 	k.down = down
 	k.set(k.fault)
 	for _, e := range k.ends {
-		e.node.carrier(!down)
+		e.carrier(!down)
 	}
 }
 

@@ -27,18 +27,18 @@ type node struct {
 	lab     *lab
 	place   *vtime.Place
 	ends    []*end
-	dev     *nic.Device      // of a NIC
-	sw      *sw.Switch       // of a switch
-	phc     *clock.PHC       // of a switch
-	timed   *ptprun.Run      // nil: the NIC has no PTP instance
-	hfi     *hfi             // of an HFI or manager
-	host    *station.Host    // of a host or HFI: the operating system
-	again   bool             // Poll has to be called again at this time
-	blocked bool             // a link could not take a frame
-	offered linkmode.Ability // what it has told the other end of its link
-	dead    bool             // it was killed
-	lives   int              // how often it was restarted
-	said    *capture.Join    // takes the log of a NIC; nil: its link is not captured
+	dev     *nic.Device   // of a NIC
+	sw      *sw.Switch    // of a switch
+	phc     *clock.PHC    // of a switch
+	timed   *ptprun.Run   // nil: the NIC has no PTP instance
+	hfi     *hfi          // of an HFI or manager
+	host    *station.Host // of a host or HFI: the operating system
+	again   bool          // Poll has to be called again at this time
+	blocked bool          // a link could not take a frame
+	card    *card         // of a card and its functions
+	dead    bool          // it was killed
+	lives   int           // how often it was restarted
+	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
 }
 
 // engine is what nodes of all kinds have in common.
@@ -50,7 +50,12 @@ type engine interface {
 }
 
 // vnet tells whether the node's port takes super-frames.
-func (n *node) vnet() bool { return n.Kind == topo.NIC && n.NIC.Vnet() }
+func (n *node) vnet() bool {
+	if n.Kind == topo.Card {
+		return n.lab.topo.FunctionsOf(n.Name)[0].NIC.Vnet()
+	}
+	return n.Kind == topo.NIC && n.NIC.Vnet()
+}
 
 // mtu is what the node needs of its links, in octets of IP; 0: nothing special.
 func (n *node) mtu() int {
@@ -59,6 +64,8 @@ func (n *node) mtu() int {
 		return n.NIC.Device("").MTU
 	case topo.HFI, topo.Manager:
 		return n.FabricMTU()
+	case topo.Card:
+		return n.mtuOfCard()
 	}
 	return 0
 }
@@ -73,18 +80,26 @@ func (n *node) build() error {
 	case topo.Host:
 		n.buildHost()
 		return nil
+	case topo.Card:
+		return n.buildCard()
 	}
 	return n.buildNIC()
 }
 
 func (n *node) buildNIC() error {
 	cfg := n.NIC.Device("tap0")
+	if n.Card != "" {
+		n.ends = n.lab.node(n.Card).ends[n.NIC.Port:][:1]
+	}
 	if mtu := n.ends[0].link.MTU; n.NIC.MTU == 0 && mtu != 0 {
 		cfg.MTU = mtu
 	}
 	if n.dev != nil { // the last one was killed; who begins anew does not draw the same numbers
 		cfg.MAC = n.dev.Config().MAC
 		cfg.Seed += uint64(n.lives)
+	}
+	if n.Card != "" {
+		return n.join(cfg)
 	}
 	var err error
 	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: n.ends[0], Clock: n.lab.world})
@@ -132,6 +147,8 @@ func (n *node) begin() {
 // carrier sets the link state of the node. Switches and hosts ignore it.
 func (n *node) carrier(up bool) {
 	switch now := n.lab.world.Now(); {
+	case n.dead:
+		return
 	case n.dev != nil:
 		lifecycle.SetCarrier(n.dev, up, now)
 	case n.hfi != nil:

@@ -162,6 +162,7 @@ func (l *lab) Kill(nic string) {
 	n := l.node(nic)
 	l.world.Touch(n.place)
 	n.dead, n.timed = true, nil
+	n.reset()
 	for _, x := range l.sides {
 		if x.node == n && !x.ended {
 			x.lost()
@@ -179,7 +180,7 @@ func (l *lab) Restart(_ context.Context, nic string) error {
 	}
 	n.dead = false
 	for _, e := range n.ends {
-		if k := e.link; k.rec != nil {
+		if k := e.link; k.rec != nil && e.node == n { // of a card the link records alone
 			e.record(k.rec.join, k.ifaces[e.side])
 		}
 	}

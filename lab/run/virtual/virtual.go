@@ -137,7 +137,11 @@ func (l *lab) build(ctx context.Context) (err error) {
 		}
 	}
 	for _, n := range l.nodes {
-		n.place = l.world.Add(n)
+		if n.Card != "" {
+			n.place = l.node(n.Card).place
+		} else {
+			n.place = l.world.Add(n)
+		}
 	}
 	for _, n := range l.nodes {
 		n.begin()

@@ -65,7 +65,7 @@ type NIC struct {
 // NICs runs NICs. Their RDMA devices have one access layer, so that a program
 // can use several. log, unless nil, gets what the layers say.
 func NICs(ctx context.Context, o Options, all []nicconf.Config, log *LogPrinter) error {
-	env, programs := node.Env{Layer: node.NewLayer(), Log: o.Log}, nicnode.NewPrograms()
+	env, programs := node.Env{Layer: node.NewLayer(), Log: o.Log, Cards: node.NewCards()}, nicnode.NewPrograms()
 	return Run(ctx, o, all, func(c *nicconf.Config) string { return c.Name },
 		func(ctx context.Context, cfg nicconf.Config) (*NIC, error) {
 			n, err := StartNIC(ctx, &o, cfg, env, programs)

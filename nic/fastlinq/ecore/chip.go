@@ -64,8 +64,9 @@ type Chip struct {
 type Engine struct {
 	Regs      hw.Registers
 	Functions int // PFs that are enabled on it
-	// Overflow is told that the doorbell queue has lost a doorbell: its attention.
-	Overflow func()
+	// Overflow is told that the doorbell queue has lost a doorbell of a function: its
+	// attention.
+	Overflow func(pf int)
 
 	storms  []storm
 	ramrods [cxt.NumProtocols]Ramrods
@@ -151,7 +152,7 @@ func (s *storm) bell(addr uint32, data uint64, _ int) {
 	case s.loses(data):
 		s.drop()
 		if s.engine.Overflow != nil {
-			s.engine.Overflow()
+			s.engine.Overflow(s.pf)
 		}
 	default:
 		s.hwfn.alloc.spq.Doorbell(uint16(data))
@@ -277,6 +278,12 @@ func (s *storm) cleanup() bool {
 	}
 	s.started, s.tunnels = false, Tunnels{}
 	return true
+}
+
+// FLR resets a function: its driver's rings are no longer read.
+func (e *Engine) FLR(pf int) {
+	e.storms[pf].detach()
+	e.storms[pf].started, e.storms[pf].tunnels = false, Tunnels{}
 }
 
 // reset is the reset of the whole engine by its first function.

@@ -297,7 +297,7 @@ func (h *Hwfn) pfStart(p *InitParams) func(frame.Time, Done) {
 				return
 			}
 		}
-		data := PFStart{Personality: h.info.Personality.firmware(), MF: h.dev.cfg.Chip.MF, OVLAN: h.info.OVLAN,
+		data := PFStart{Personality: h.info.Personality.firmware(), MF: h.dev.cfg.Chip.MF, Outer: h.outer(),
 			Tunnels: p.Tunnels,
 			Events:  h.alloc.eq.Stats().Elements, TxSwitch: p.NPARTx && h.dev.cfg.Chip.MF == NPAR}
 		h.common(RamrodPFStart, data, now, done)

@@ -277,7 +277,7 @@ type InitParams struct {
 type PFStart struct {
 	Personality uint8
 	MF          MFMode
-	OVLAN       uint16
+	Outer       Outer
 	Tunnels     Tunnels
 	Events      int // elements of the event queue
 	TxSwitch    bool

@@ -8,6 +8,7 @@ import (
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/msglog"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -143,6 +144,33 @@ func (d *Dev) UpdateTunnels(t Tunnels, now frame.Time, done Done) {
 			func(now frame.Time, done func(frame.Time)) {
 				h.common(RamrodPFUpdate, was, now, func(now frame.Time, _ error) { done(now) })
 			}}}
+	})
+	if ok {
+		d.run(steps, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })
+	}
+}
+
+// Outer is the outer VLAN tag that the port puts on all frames of a function, and takes
+// from those that it gets; TPID 0: none.
+type Outer struct{ TPID, TCI uint16 }
+
+// outer is the function's tag: an S-tag, or with UFP a C-tag.
+func (h *Hwfn) outer() Outer {
+	tpid := [...]uint16{SingleFunction: 0, NPAR: 0, OVLAN: ether.TypeQinQ, UFP: ether.TypeVLAN}[h.dev.cfg.Chip.MF]
+	if tpid == 0 || h.info.OVLAN == 0 {
+		return Outer{}
+	}
+	return Outer{tpid, h.info.OVLAN}
+}
+
+// UpdateOuter changes the outer VLAN of a running device (sp_pf_update_stag), on all
+// hwfns.
+func (d *Dev) UpdateOuter(vlan uint16, now frame.Time, done Done) {
+	steps, ok := d.steps("sp_pf_update_stag", Running, now, done, func(h *Hwfn) []step {
+		return []step{{h.Index, "pf_update", func(now frame.Time, done Done) {
+			h.info.OVLAN = vlan
+			h.common(RamrodPFUpdate, h.outer(), now, done)
+		}, nil}}
 	})
 	if ok {
 		d.run(steps, now, func(now frame.Time, err error) { d.end(Running, now, err, done) })

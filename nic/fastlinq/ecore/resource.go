@@ -52,6 +52,9 @@ func defaultShare(kind Kind, r Resource, functions, pf int, p Personality) Share
 	return Share{num * pf, num}
 }
 
+// PFShare is what each of so many functions of an engine has of a resource.
+func PFShare(kind Kind, r Resource, functions int) int { return kindLimits[kind].res[r] / functions }
+
 // fits tells whether a share lies within the engine.
 func (s Share) fits(kind Kind, r Resource) bool {
 	return s.Start >= 0 && s.Num >= 0 && s.Start+s.Num <= kindLimits[kind].res[r]

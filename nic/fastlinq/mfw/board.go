@@ -157,6 +157,10 @@ func (f *Firmware) ProtocolStats(fn, kind int) ProtocolStats { return f.funcs[fn
 // acknowledged.
 func (f *Firmware) BandwidthAcks(fn int) uint64 { return f.funcs[fn].acks }
 
+// STagAcks counts the changes of its outer tag that a function's driver has
+// acknowledged.
+func (f *Firmware) STagAcks(fn int) uint64 { return f.funcs[fn].tagAcks }
+
 // ProcessKill begins a recovery of an engine: what its drivers must do is
 // unload without the firmware, and load again.
 func (f *Firmware) ProcessKill(engine int) {

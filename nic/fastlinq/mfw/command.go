@@ -31,6 +31,7 @@ var handlers = map[Command]func(*Firmware, *request) Response{
 	CmdUpdateBusNum:        tells(func(me *function, v uint32) { me.pushed.BusNum = v }),
 	CmdUpdateBootProgress:  tells(func(me *function, v uint32) { me.pushed.BootProgress = v }),
 	CmdBWUpdateAck:         tells(func(me *function, _ uint32) { me.acks++ }),
+	CmdSTagUpdateAck:       tells(func(me *function, _ uint32) { me.tagAcks++ }),
 	CmdSetVersion:          (*Firmware).setVersion,
 	CmdSetVMAC:             (*Firmware).setVMAC,
 	CmdGetVMAC:             (*Firmware).getVMAC,

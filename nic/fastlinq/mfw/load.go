@@ -32,6 +32,7 @@ type function struct {
 	state    DriverState
 	stats    [StatsRDMA + 1]ProtocolStats // by kind
 	acks     uint64                       // of changes of bandwidth
+	tagAcks  uint64                       // of changes of the outer tag
 	tlv      tlvAnswer
 }
 
@@ -233,6 +234,9 @@ func (f *Firmware) flr(fn int) {
 	f.forget(fn)
 	f.refresh(f.cfg.Funcs[fn].Port)
 }
+
+// FLR resets a function whose driver has ended without a word.
+func (f *Firmware) FLR(fn int) { f.flr(fn) }
 
 // expireLoads forgets the drivers that keep an engine locked for too long.
 func (f *Firmware) expireLoads() frame.Time {

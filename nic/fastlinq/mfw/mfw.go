@@ -37,6 +37,8 @@ type Config struct {
 	// InitHW is the firmware of the storms that the flash is delivered with;
 	// nil: none.
 	InitHW func() []byte
+	// BB: the chip is of the first generation; its engines have less to share.
+	BB bool
 }
 
 // DefaultVersion is what a firmware says it is.

@@ -2,6 +2,7 @@ package mfw
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 )
 
@@ -86,6 +87,23 @@ func (f *Firmware) SetBandwidth(fn int, low, high uint8) {
 	if f.shm.Func[fn].Config != before {
 		f.post(fn, MsgBWUpdate)
 	}
+}
+
+// SetOVLAN gives a function another outer tag, 0: none, and tells its driver.
+func (f *Firmware) SetOVLAN(fn int, tag uint16) {
+	c, s := &f.cfg.Funcs[fn], &f.shm.Func[fn]
+	if c.OVLAN == tag {
+		return
+	}
+	c.OVLAN, s.OVLAN = tag, uint32(cmp.Or(tag, NoOVLAN))
+	f.post(fn, MsgSTagUpdate)
+}
+
+// SetAddress gives a function without a driver its own MAC address and MTU.
+func (f *Firmware) SetAddress(fn int, mac [6]byte, mtu uint16) {
+	c, s := &f.cfg.Funcs[fn], &f.shm.Func[fn]
+	c.MAC, c.MTU, s.MTU = mac, mtu, uint32(mtu)
+	s.setMAC(mac)
 }
 
 // magicRepeat is how often a magic packet repeats the address, after six

@@ -150,6 +150,12 @@ var perEngine = map[ResourceID]uint32{
 	ResourceCQs: 64, ResourceRSSEngines: 207, ResourceLL2Queue: 32, ResourceLLHFilter: 512,
 }
 
+// perEngineBB is how many one of the first chip has.
+var perEngineBB = map[ResourceID]uint32{
+	ResourceSB: 288, ResourceL2Queue: 256, ResourceVPort: 160, ResourceRL: 256, ResourcePQ: 448, ResourceILT: 7600,
+	ResourceCQs: 64, ResourceRSSEngines: 127, ResourceLL2Queue: 32, ResourceLLHFilter: 512,
+}
+
 // resourceInfo is the beginning of resource_info.
 type resourceInfo struct {
 	ID           ResourceID
@@ -162,6 +168,9 @@ func (f *Firmware) resourceAlloc(r *request) Response {
 	r.value = resourceVersion
 	asked := decode[resourceInfo](r.data)
 	total, ok := perEngine[asked.ID]
+	if f.cfg.BB {
+		total, ok = perEngineBB[asked.ID]
+	}
 	if !ok {
 		return ResourceAllocUnknown
 	}

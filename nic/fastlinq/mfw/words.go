@@ -55,6 +55,7 @@ const (
 	CmdSetResourceValue    Command = 0x35000000
 	CmdUpdateWoL           Command = 0x38000000
 	CmdUpdateESwitch       Command = 0x39000000
+	CmdSTagUpdateAck       Command = 0x3b000000
 )
 
 // String is the name of the guide's constant, without its prefix.
@@ -82,7 +83,9 @@ var commandNames = map[Command]string{
 	CmdUpdateCurrentConfig: "OV_UPDATE_CURR_CFG", CmdUpdateBusNum: "OV_UPDATE_BUS_NUM",
 	CmdUpdateBootProgress: "OV_UPDATE_BOOT_PROGRESS", CmdUpdateStormFW: "OV_UPDATE_STORM_FW_VER",
 	CmdNIGDrain:          "NIG_DRAIN",
-	CmdUpdateDriverState: "OV_UPDATE_DRIVER_STATE", CmdBWUpdateAck: "BW_UPDATE_ACK", CmdUpdateMTU: "OV_UPDATE_MTU",
+	CmdUpdateDriverState: "OV_UPDATE_DRIVER_STATE", CmdBWUpdateAck: "BW_UPDATE_ACK",
+	CmdSTagUpdateAck:    "S_TAG_UPDATE_ACK",
+	CmdUpdateMTU:        "OV_UPDATE_MTU",
 	CmdGetResourceAlloc: "GET_RESOURCE_ALLOC", CmdSetResourceValue: "SET_RESOURCE_VALUE", CmdUpdateWoL: "OV_UPDATE_WOL",
 	CmdUpdateESwitch: "OV_UPDATE_ESWITCH_MODE", CmdGetNVMOption: "GET_NVM_CFG_OPTION",
 	CmdSetNVMOption: "SET_NVM_CFG_OPTION",

@@ -25,6 +25,14 @@ type Link struct {
 	// BandwidthMin and BandwidthMax are the function's share of the port, in
 	// percent; 0: 1 and 100.
 	BandwidthMin, BandwidthMax uint8
+	// OVLAN is the id of the function's outer VLAN, where functions have one; 0: none.
+	OVLAN uint16
+}
+
+// OfPort is what belongs to the port, and not to one of its functions.
+func (l Link) OfPort() Link {
+	l.Down, l.BandwidthMin, l.BandwidthMax, l.OVLAN = false, 0, 0, 0
+	return l
 }
 
 // LinkPause says which pause frames are wanted.
@@ -205,6 +213,8 @@ func (c *Config) linkRows() []*param.Row {
 		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function "+
 			"sees and sends at"),
 			&c.Link.BandwidthMax, 100, 1, 100),
+		param.Number(driver("ovlan", "id of the outer VLAN of all frames of the function, as the management firmware "+
+			"gives it, with mf_mode ovlan or ufp; 0: none"), &c.Link.OVLAN, 0, 0, 4094),
 	}
 }
 
@@ -297,25 +307,6 @@ func (l *Link) setPartnerPause(v string) error {
 // partnerPauses are the advertisements by Partner.NoSymmetric and Partner.Asymmetric.
 var partnerPauses = map[[2]bool]string{{false, false}: "symmetric", {true, true}: "asymmetric", {true, false}: "none",
 	{false, true}: "both"}
-
-// MFWPorts are the ports of the board, of which each engine has one; only the
-// first has a cable.
-func (c *NIC) MFWPorts() []mfw.PortConfig {
-	list := []mfw.PortConfig{{Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()), Partner: c.Link.Partner}}
-	if c.Engines > 1 {
-		list = append(list, mfw.PortConfig{Engine: 1, Media: c.Link.Medium(), Speeds: PortSpeeds(c.Link.Medium()),
-			NoSignal: true})
-	}
-	return list
-}
-
-// MFWFuncs are the halves of the function, one on each engine.
-func (c *NIC) MFWFuncs() (list []mfw.FuncConfig) {
-	for port := range c.Engines {
-		list = append(list, mfw.FuncConfig{Port: port, MAC: c.MAC, MTU: uint16(c.MTU)})
-	}
-	return list
-}
 
 // PortSpeeds are the speeds that a port over a medium has.
 func PortSpeeds(m mfw.Media) mfw.Speeds {

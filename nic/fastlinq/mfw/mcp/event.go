@@ -59,6 +59,8 @@ func (m *MCP) message(kind mfw.Message, now frame.Time) bool {
 		m.recovery(now)
 	case mfw.MsgBWUpdate:
 		m.bandwidth(now)
+	case mfw.MsgSTagUpdate:
+		m.sTag(now)
 	case mfw.MsgGetLANStats, mfw.MsgGetFCoEStats, mfw.MsgGetISCSIStats, mfw.MsgGetRDMAStats:
 		m.sendStats(int(kind-mfw.MsgGetLANStats)+mfw.StatsLAN, now)
 	case mfw.MsgFailureDetected:
@@ -74,7 +76,7 @@ func (m *MCP) message(kind mfw.Message, now frame.Time) bool {
 		if m.hooks.TLVRequest != nil {
 			m.hooks.TLVRequest()
 		}
-	default: // those of DCBX, LLDP, VFs and S-tags have no handler here
+	default: // those of DCBX, LLDP and VFs have no handler here
 		return false
 	}
 	return true
@@ -99,6 +101,18 @@ func (m *MCP) bandwidth(now frame.Time) {
 		m.hooks.Bandwidth(i.BandwidthMin, i.BandwidthMax)
 	}
 	m.Cmd(mfw.CmdBWUpdateAck, 0, nil, now, nil)
+}
+
+// sTag follows a change of the function's outer tag, and acknowledges it.
+func (m *MCP) sTag(now frame.Time) {
+	tag := m.Info().OVLAN
+	if tag == mfw.NoOVLAN {
+		tag = 0
+	}
+	if m.hooks.STag != nil {
+		m.hooks.STag(tag, now)
+	}
+	m.Cmd(mfw.CmdSTagUpdateAck, 0, nil, now, nil)
 }
 
 func (m *MCP) sendStats(kind int, now frame.Time) {

@@ -1,0 +1,225 @@
+package nicconf
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"tapir/lab/conf"
+	"tapir/nic/fastlinq"
+	"tapir/nic/tap"
+	"tapir/nic/verbs"
+)
+
+// Card is a device with several functions, each of which is a NIC.
+type Card struct {
+	fastlinq.AdapterConfig
+	Name  string
+	Ports []Port
+	MTU   int // the largest of the functions
+}
+
+// Port is a port of a card.
+type Port struct {
+	TAP   string         // made or found; empty: the kernel chooses
+	TAPIP []netip.Prefix // addresses of the kernel's side
+}
+
+// Draft is an entry of a file while it is read: a NIC, or a card.
+type Draft struct {
+	Config
+	PortMode, MFMode string
+	Ports            []Port
+
+	functions []func(fields []conf.Field) error // each reads its own
+	nodes     []conf.Node                       // of the functions in the file
+}
+
+// mfModes are how functions of a port are told apart.
+var mfModes = map[string]fastlinq.MFMode{"": fastlinq.SingleFunction, "npar": fastlinq.NPAR, "ovlan": fastlinq.OVLAN,
+	"ufp": fastlinq.UFP}
+
+// Fields are the settings of the entry, bound to d.
+func (d *Draft) Fields() []conf.Field {
+	return append(d.Config.Fields(), d.CardFields()...)
+}
+
+// CardFields are those that make it a card.
+func (d *Draft) CardFields() []conf.Field {
+	function := conf.Object(d.functionFields(new(Config)))
+	port := new(Port)
+	return []conf.Field{
+		{Name: "port_mode", Expect: "ports of a card and its engines: " + strings.Join(fastlinq.PortModes(), ", "),
+			Schema: conf.Choice(fastlinq.PortModes()...), Set: conf.Word(&d.PortMode, fastlinq.PortModes()...)},
+		{Name: "mf_mode", Expect: "npar, ovlan or ufp: how functions of one port are told apart",
+			Schema: conf.Choice("npar", "ovlan", "ufp"), Set: conf.Word(&d.MFMode, "npar", "ovlan", "ufp")},
+		{Name: "ports", Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
+			conf.Object(port.fields())}}),
+			Node: func(n conf.Node) error {
+				return n.Each(1, "ports: expected a list of TAPs, such as [wire0, wire1]", d.addPort)
+			}},
+		{Name: "functions", Schema: conf.ListOf(function), Node: func(n conf.Node) error {
+			return n.Each(1, "functions: expected a list with at least one function", func(n conf.Node, _ int) error {
+				d.nodes = append(d.nodes, n)
+				d.functions = append(d.functions, func(fields []conf.Field) error {
+					return conf.Decode(n, "the settings of a function", fields)
+				})
+				return nil
+			})
+		}},
+	}
+}
+
+// SetCard sets what makes it a card.
+func (d *Draft) SetCard(name, value string) error { return conf.Set(d.CardFields(), name, value) }
+
+// AddPort names the TAP of the next port.
+func (d *Draft) AddPort(name string) error {
+	d.Ports = append(d.Ports, Port{TAP: name})
+	return tap.CheckName(name)
+}
+
+// AddFunction adds a function of words such as name=f0 ip=10.0.0.1/24.
+func (d *Draft) AddFunction(words string) error {
+	d.functions = append(d.functions, func(fields []conf.Field) error {
+		for _, w := range strings.Fields(words) {
+			key, value, ok := strings.Cut(w, "=")
+			if !ok {
+				return fmt.Errorf("function %q: %q: expected settings such as name=f0 ip=10.0.0.1/24", words, w)
+			}
+			if err := conf.Set(fields, key, value); err != nil {
+				return fmt.Errorf("function %q: %w", words, err)
+			}
+		}
+		return nil
+	})
+	return nil
+}
+
+func (p *Port) fields() []conf.Field {
+	return []conf.Field{
+		{Name: "tap", Expect: "an interface name such as wire0, at most 15 characters",
+			Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
+			Set: conf.Append(&p.TAPIP, conf.Prefixes(netip.Addr.IsValid))},
+	}
+}
+
+func (d *Draft) addPort(n conf.Node, _ int) error {
+	var p Port
+	fields := p.fields()
+	if _, isName := n.Text(); isName {
+		if err := fields[0].Take(n); err != nil {
+			return err
+		}
+	} else if err := conf.Decode(n, "the name of a TAP or the settings of a port", fields); err != nil {
+		return err
+	}
+	d.Ports = append(d.Ports, p)
+	return nil
+}
+
+// ofCard are the settings that all functions of a card have from it.
+var ofCard = []string{"tap", "tap_fd", "tap_ip", "frames", "hardware", "engines"}
+
+// functionFields are the settings of a function.
+func (d *Draft) functionFields(c *Config) []conf.Field {
+	return append(conf.Without(c.Fields(), ofCard...), conf.Field{Name: "port",
+		Expect: "the number of the function's port, from 0", Set: conf.Int(&c.Port, 0, 3)})
+}
+
+// Finish returns the NIC, or the functions of the card. The error of a function has
+// its place in the file.
+func (d *Draft) Finish() ([]Config, error) {
+	if len(d.functions) == 0 {
+		if d.PortMode != "" || d.MFMode != "" || d.Ports != nil {
+			return nil, fmt.Errorf("port_mode, mf_mode and ports are about several functions: give functions")
+		}
+		return []Config{d.Config}, d.Validate()
+	}
+	mode, err := fastlinq.ParsePortMode(d.PortMode)
+	if err != nil {
+		return nil, fmt.Errorf("port_mode: expected one of %s", strings.Join(fastlinq.PortModes(), ", "))
+	}
+	card := &Card{Name: d.Name, Ports: d.Ports,
+		AdapterConfig: fastlinq.AdapterConfig{Mode: mode, MF: mfModes[d.MFMode]}}
+	if problem := d.refused(&mode); problem != "" {
+		return nil, fmt.Errorf("%s: %s", d.Name, problem)
+	}
+	for len(card.Ports) < mode.Ports {
+		card.Ports = append(card.Ports, Port{})
+	}
+	list := make([]Config, len(d.functions))
+	for i, read := range d.functions {
+		c := &list[i]
+		*c = d.Config
+		c.FastLinQ() // is the default
+		c.NIC.Hardware = c.NIC.Hardware.Clone()
+		c.Name, c.Card, c.Function, c.Port = fmt.Sprintf("%sf%d", d.Name, i), card, i, i%mode.Ports
+		if err := read(d.functionFields(c)); err != nil {
+			return nil, err
+		}
+		card.Functions = append(card.Functions, c.Port)
+		card.MTU = max(card.MTU, c.WithDefaults().MTU)
+		c.TAP, c.TAPIP = card.Ports[min(c.Port, mode.Ports-1)].TAP, nil
+		if mode.CMT {
+			c.FastLinQ().Engines = mode.Engines
+		}
+	}
+	if err := card.AdapterConfig.Validate(); err != nil {
+		return nil, fmt.Errorf("functions: %w", err)
+	}
+	for i := range list {
+		if err := d.check(&list[i]); err != nil {
+			return nil, d.place(i, err)
+		}
+	}
+	return list, nil
+}
+
+// refused is what the entry of a card cannot have.
+func (d *Draft) refused(m *fastlinq.PortMode) string {
+	return cmp.Or(
+		conf.Problem(d.TAP != "" || d.TAPFD != 0 || len(d.TAPIP) > 0, "tap is of one port: give ports"),
+		conf.Problem(len(d.Ports) > m.Ports, "ports: %d TAPs: port mode %s has %d", len(d.Ports), m.Name, m.Ports),
+		conf.Problem(len(d.Addrs()) > 0 || d.HostTAP != "" || d.MAC != [6]byte{}, "ip, mac and host_tap are of one "+
+			"function: give them there"),
+		conf.Problem(d.ideal(), "hardware ideal has no functions here: use fastlinq"),
+		conf.Problem(d.Config.Engines() > 1, "engines follow from port_mode: leave it out"))
+}
+
+// check finds what is wrong with a function.
+func (d *Draft) check(c *Config) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	iwarp := c.NIC.RDMA.Personality == verbs.IWARP
+	if c.NIC.RDMA.MaxCNQ == 0 && iwarp {
+		c.NIC.RDMA.MaxCNQ = max(c.NIC.RDMA.DesiredCNQs, min(verbs.DefaultLimits().MaxCNQ, c.Card.CNQs(c.Function)))
+	}
+	if err := c.Card.Fits(c.Function, c.Queues, c.NIC.RDMA.MaxCNQ); err != nil {
+		return fmt.Errorf("%s: %w", c.Name, err)
+	}
+	tags := c.Card.MF == fastlinq.OVLAN || c.Card.MF == fastlinq.UFP
+	if tag := c.FastLinQ().Link.OVLAN; tags != (tag != 0) {
+		return fmt.Errorf("%s: ovlan %d: a function has an outer VLAN with mf_mode ovlan or ufp, and only then",
+			c.Name, tag)
+	}
+	return nil
+}
+
+// place gives an error the place of a function in the file.
+func (d *Draft) place(i int, err error) error {
+	if i < len(d.nodes) {
+		return d.nodes[i].Place(err)
+	}
+	return err
+}
+
+// FirstOnPort tells whether the NIC is no function of a card, or the first one on its
+// port.
+func (c *Config) FirstOnPort() bool {
+	return c.Card == nil || slices.Index(c.Card.Functions, c.Port) == c.Function
+}

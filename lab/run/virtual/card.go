@@ -1,0 +1,91 @@
+package virtual
+
+import (
+	lifecycle "tapir/lab/node"
+	"tapir/lab/topo"
+	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/npar"
+)
+
+// card is a device with several functions, whose ports are the links of its node.
+type card struct {
+	*npar.Card
+	adapter   *fastlinq.Adapter
+	functions []*node
+}
+
+// buildCard makes the device. Its functions come after it.
+func (n *node) buildCard() (err error) {
+	cfg := n.lab.topo.FunctionsOf(n.Name)[0].NIC.Card
+	n.card = &card{Card: npar.New(n.lab.world.Pool, len(n.ends), cfg.Functions)}
+	for i, e := range n.ends {
+		n.card.Connect(i, e)
+	}
+	n.card.adapter, err = fastlinq.NewAdapter(cfg.AdapterConfig)
+	n.engine = n.card
+	return err
+}
+
+// join makes the node a function of its card; one that begins anew has been reset.
+func (n *node) join(cfg nic.Config) (err error) {
+	c, i, port := n.lab.node(n.Card).card, n.NIC.Function, n.NIC.Port
+	if n.card == nil {
+		c.functions = append(c.functions, n)
+	}
+	s := c.Slot(i)
+	n.card, n.ends = c, n.lab.node(n.Card).ends[port:port+1]
+	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: s, Clock: n.lab.world, Device: c.adapter,
+		Function: i, Port: port, Line: s.Line(), Tagged: s.SetTag})
+	n.engine = n.dev
+	if err == nil {
+		s.Enter(n.dev, npar.Parts{Station: &n.dev.IP.MAC, Wire: n.dev.Wire})
+	}
+	return err
+}
+
+// reset is the end of a function whose process is gone.
+func (n *node) reset() {
+	if n.Card != "" {
+		n.card.Slot(n.NIC.Function).Leave()
+		n.card.adapter.FLR(n.NIC.Function)
+	}
+}
+
+// on are the NICs at a link.
+func (e *end) on() (list []*node) {
+	if e.node.dev != nil {
+		return []*node{e.node}
+	}
+	if e.node.Kind == topo.Card {
+		for _, f := range e.node.card.functions {
+			if f.NIC.Port == int(e.port) {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// carrier sets the link state of the NICs or the HFI at the link. Switches and hosts
+// ignore it.
+func (e *end) carrier(up bool) {
+	now := e.link.lab.world.Now()
+	for _, n := range e.on() {
+		if !n.dead {
+			lifecycle.SetCarrier(n.dev, up, now)
+		}
+	}
+	if e.node.hfi != nil {
+		lifecycle.SetCarrier(e.node.hfi.Port(), up, now)
+	}
+	e.link.lab.world.Touch(e.node.place)
+}
+
+// mtuOfCard is what the functions of a card need.
+func (n *node) mtuOfCard() (most int) {
+	for _, f := range n.lab.topo.FunctionsOf(n.Name) {
+		most = max(most, f.NIC.Device("").MTU)
+	}
+	return most
+}

@@ -137,6 +137,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"pvid":           {"9", eth(fastlinq.Ethernet{PVID: 9})},
 		"spoof_check":    {"1", eth(fastlinq.Ethernet{SpoofCheck: true})},
 		"drop_ttl0":      {"1", eth(fastlinq.Ethernet{DropTTL0: true})},
+		"queue_maxrate":  {"100,0,50", eth(fastlinq.Ethernet{TxRates: []int{100, 0, 50}})},
 		"tx_maxrate":     {"250", eth(fastlinq.Ethernet{TxMaxRate: 250})},
 		"gro_hw":         {"1", eth(fastlinq.Ethernet{GRO: true})},
 		"vxlan_port":     {"4789", eth(fastlinq.Ethernet{VXLANPort: 4789})},

@@ -211,9 +211,13 @@ func (n *Node) waits() bool { return n.asked > 0 && n.asked+1 >= n.tree.round }
 // free tells whether the node's own rate lets a frame pass.
 func (n *Node) free() bool { return n.rate == 0 || n.at <= n.tree.now }
 
+// refuse notes who waits: not those above a node whose own rate holds the frame back.
 func (n *Node) refuse() {
 	for m := n; m != nil; m = m.parent {
 		m.asked = n.tree.round
+		if !m.free() {
+			return
+		}
 	}
 }
 
@@ -246,12 +250,10 @@ func (n *Node) start() frame.Time {
 // Counts tells whether Spend has an effect.
 func (n *Node) Counts() bool { return n.tree.limits != 0 || n.parent.Fair }
 
-// Spend accounts for octets that leave by the node, up to the child of the root.
-// The port accounts for what passes it by SpendHere.
+// Spend accounts for octets that leave by the node, up to the child of the root; it
+// is of use if Counts says so for the node or one above. The port accounts for what
+// passes it by SpendHere.
 func (n *Node) Spend(octets int64) {
-	if !n.Counts() {
-		return
-	}
 	for m := n; m.parent != nil; m = m.parent {
 		m.SpendHere(octets)
 		tag := m.Tag()

@@ -109,3 +109,18 @@ func TestUnlimited(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+// Who waits for its own rate earns its port no credit: afterwards one frame leaves.
+func TestSlowNodeEarnsNoCredit(t *testing.T) {
+	var tree Tree
+	tree.Port().SetRate(80)
+	slow, other := &sender{Node: tree.Port().Child(true), octets: 1000}, &sender{Node: tree.Port().Child(true), octets: 1000}
+	slow.SetRate(1)
+	for at := range 6 {
+		tree.Begin(frame.Time(at) * frame.Time(time.Millisecond))
+		slow.poll(&tree)
+	}
+	if other.poll(&tree); slow.sent != 1000 || other.sent != 1000 {
+		t.Errorf("%d and %d octets", slow.sent, other.sent)
+	}
+}

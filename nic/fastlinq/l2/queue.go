@@ -5,6 +5,7 @@ import (
 
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
 	"tapir/wire/frame"
 )
 
@@ -80,6 +81,8 @@ type TxQueue struct {
 	ready ring[outgoing]
 	rung  int // frames that the doorbell has told of
 	Stats TxQueueStats
+
+	pacing *pacing.Node
 }
 
 // RxQueueStart starts a receive queue with buffers of bufSize octets. It holds
@@ -120,7 +123,7 @@ func (fn *Function) TxQueueStart(p QueueParams, tc uint8) (*TxQueue, error) {
 		return nil, status.NoResources.Errorf("transmit queue %d: %d share that id already", p.Queue, z.tx)
 	}
 	z.tx++
-	q := &TxQueue{identity: id, TC: tc}
+	q := &TxQueue{identity: id, TC: tc, pacing: id.vport.pacing.Child(false)}
 	q.ready.init(p.Size)
 	id.vport.txq = append(id.vport.txq, q)
 	fn.txq = append(fn.txq, q)
@@ -185,6 +188,7 @@ func (fn *Function) TxQueueStop(q *TxQueue) error {
 	q.vport.txq = slices.DeleteFunc(q.vport.txq, same)
 	fn.txq = slices.DeleteFunc(fn.txq, same)
 	fn.zones[q.ID].tx--
+	q.pacing.Remove()
 	q.fn, q.rung, fn.turn = nil, 0, 0
 	return nil
 }

@@ -67,6 +67,19 @@ func (fn *Function) SetVportRate(id, rate int) error {
 	return nil
 }
 
+// SetQueueRate limits what a transmit queue sends; 0 ends that. INVAL, and no change: a
+// rate that cannot be, or a queue that is not started.
+func (fn *Function) SetQueueRate(q *TxQueue, rate int) error {
+	if q == nil || q.fn != fn {
+		return status.Inval.Errorf("no transmit queue of this function")
+	}
+	if err := checkRate("rate", rate); err != nil {
+		return err
+	}
+	q.pacing.SetRate(limit(rate))
+	return nil
+}
+
 // SetVportWFQ gives a vport a minimal rate when vports compete for the
 // function's (configure_vport_wfq); 0 ends that. The vports without one share
 // what is left. NOTIMPL: the function has two engines. INVAL, and no change: less
@@ -137,7 +150,7 @@ func (fn *Function) next() (best *TxQueue) {
 			n -= len(fn.txq)
 		}
 		q := fn.txq[n]
-		if q.rung == 0 || !q.vport.active[tx] || !q.vport.pacing.Ready() {
+		if q.rung == 0 || !q.vport.active[tx] || !q.pacing.Ready() {
 			continue
 		}
 		if !fn.pacing.Fair {
@@ -155,11 +168,11 @@ func (fn *Function) next() (best *TxQueue) {
 	return best
 }
 
-// spend accounts for a frame that a vport sends.
-func (fn *Function) spend(v *vport, f *frame.Frame) {
-	if v.pacing.Counts() {
+// spend accounts for a frame that a queue sends.
+func (fn *Function) spend(q *TxQueue, f *frame.Frame) {
+	if q.vport.pacing.Counts() {
 		all, _ := pacing.Octets(f, 0)
-		v.pacing.Spend(all)
+		q.pacing.Spend(all)
 	}
 }
 

@@ -62,7 +62,7 @@ func (fn *Function) Transmit(port frame.Link) (waiting bool) {
 		}
 		o, _ := q.ready.pop()
 		q.rung--
-		fn.spend(q.vport, o.f)
+		fn.spend(q, o.f)
 		fn.send(q, o, port)
 		if fn.cfg.Fire != nil {
 			fn.cfg.Fire(q.SB, q.PI)

@@ -51,8 +51,9 @@ type Settings struct {
 	}
 	RxChecksum bool
 	DropTTL0   bool
-	TxMaxRate  int  // Mb/s; 0: no limit
-	NoRSS      bool // all goes to the first queue
+	TxMaxRate  int   // Mb/s; 0: no limit
+	TxRates    []int // of the first transmit queues, in Mb/s; 0, and those that are missing: no limit
+	NoRSS      bool  // all goes to the first queue
 	// What the driver does itself, in place of the device: checksums and
 	// segments of what is sent, segments of super-frames that were received.
 	NoTxChecksum, NoTSO, NoGRO bool
@@ -197,6 +198,11 @@ func (n *Netdev) check(s *Settings) error {
 		return status.Inval.Errorf("rate %d Mb/s: want 0 to %d", s.TxMaxRate, l2.MaxRate)
 	case s.TPA > l2.TPAGRO:
 		return status.Inval.Errorf("TPA mode %d", s.TPA)
+	}
+	for q, rate := range s.TxRates {
+		if rate < 0 || rate > l2.MaxRate {
+			return status.Inval.Errorf("queue %d: rate %d Mb/s: want 0 to %d", q, rate, l2.MaxRate)
+		}
 	}
 	for _, size := range []int{s.RxRing, s.TxRing} {
 		if size < l2.MinRing || size > l2.MaxRing {

@@ -96,6 +96,7 @@ func (n *Netdev) configure() error {
 		n.classify,
 		func() error { return n.stations(others) },
 		func() error { return n.fn.SetVportRate(0, n.s.TxMaxRate) },
+		n.setRates,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -152,6 +153,18 @@ func (n *Netdev) Weigh() (err error) {
 		for i, s := range n.s.Stations {
 			err = cmp.Or(err, n.fn.SetVportWFQ(i+1, all*s.Weight/100))
 		}
+	}
+	return err
+}
+
+// setRates limits the transmit queues.
+func (n *Netdev) setRates() (err error) {
+	for i, q := range n.txq {
+		rate := 0
+		if i < len(n.s.TxRates) {
+			rate = n.s.TxRates[i]
+		}
+		err = cmp.Or(err, n.fn.SetQueueRate(q, rate))
 	}
 	return err
 }

@@ -30,8 +30,9 @@ type Ethernet struct {
 	Control        ControlCheck    // frames that the operating system does not send
 	SpoofCheck     bool            // the operating system sends with addresses of its own only
 	DropTTL0       bool
-	TxMaxRate      int  // Mb/s of what the operating system sends; 0: no limit
-	GRO            bool // received TCP segments are put together: only with super-frames
+	TxMaxRate      int   // Mb/s of what the operating system sends; 0: no limit
+	TxRates        []int // the same of each of the first queues
+	GRO            bool  // received TCP segments are put together: only with super-frames
 	// UDP ports of the tunnels that are recognized, 0: not. InnerClass: filters
 	// compare the addresses inside.
 	VXLANPort, GenevePort uint16
@@ -73,7 +74,8 @@ func (c *NIC) Netdev() qede.Settings {
 		Ucast: e.Ucast, Mcast: e.Mcast, VLANs: e.VLANs, Hashes: cmp.Or(e.Hashes, l2.DefaultHash),
 		Key: cmp.Or(e.Key, KeyByChance(c.RSSKey)), Table: e.Table,
 		PVID: l2.DefaultVLAN{Enable: e.PVID != 0, VLAN: e.PVID}, DropTTL0: e.DropTTL0, TxMaxRate: e.TxMaxRate,
-		Tunnel: l2.TunnelParams{VXLANPort: e.VXLANPort, GenevePort: e.GenevePort},
+		TxRates: e.TxRates,
+		Tunnel:  l2.TunnelParams{VXLANPort: e.VXLANPort, GenevePort: e.GenevePort},
 	}
 	for _, r := range e.Rules {
 		s.Rules = append(s.Rules, qede.Rule{Location: r.Location, Drop: r.Drop, Queue: r.Queue, Tuple: l2.Tuple{
@@ -120,6 +122,8 @@ func (e *Ethernet) validate(c *NIC) error {
 		return fmt.Errorf("gro_hw makes super-frames: use --frames gso or jumbo")
 	case e.Channels > c.Queues:
 		return fmt.Errorf("%d channels: there are %d queues", e.Channels, c.Queues)
+	case len(e.TxRates) > c.Queues:
+		return fmt.Errorf("queue_maxrate: %d rates: there are %d queues", len(e.TxRates), c.Queues)
 	}
 	return nil
 }

@@ -72,6 +72,9 @@ func (c *Config) netdevRows() []*param.Row {
 			param.Row{Name: "tx_maxrate",
 				Help: "what the host TAP may send, in Mb/s; 0: no limit but that of the management firmware"},
 			&c.Ethernet.TxMaxRate, 0, 0, l2.MaxRate),
+		param.List(param.Row{Name: "queue_maxrate", Expect: "rates such as 100,0,50, or none",
+			Help: "what each queue of the host TAP may send, from the first on, in Mb/s; 0: no limit of its own"},
+			"none", &c.Ethernet.TxRates, strconv.Atoi, strconv.Itoa),
 		param.Bool(
 			param.Row{Name: "gro_hw", Help: "put TCP segments for the host TAP together; needs frames gso or jumbo"},
 			&c.Ethernet.GRO, false),

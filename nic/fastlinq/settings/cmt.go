@@ -163,7 +163,7 @@ func (c *Config) validateEngines() error {
 		return fmt.Errorf(
 			"iwarp_cmt, llh_affinity, llh_filters, engine0 and engine1 are about two engines: use --engines 2")
 	case c.Engines == 2 && len(c.Ethernet.TxRates) > 0:
-		return fmt.Errorf("queue_maxrate: queues of a NIC with two engines have no rates: use tx_maxrate, or one engine")
+		return fmt.Errorf("queue_maxrate: with two engines queues have no rates: use tx_maxrate or one engine")
 	case c.Engines == 2 && len(c.Ethernet.Stations) > 0:
 		return fmt.Errorf("vports: a NIC with two engines has one: use one engine")
 	}

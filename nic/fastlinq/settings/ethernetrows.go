@@ -72,9 +72,6 @@ func (c *Config) netdevRows() []*param.Row {
 			param.Row{Name: "tx_maxrate",
 				Help: "what the host TAP may send, in Mb/s; 0: no limit but that of the management firmware"},
 			&c.Ethernet.TxMaxRate, 0, 0, l2.MaxRate),
-		param.List(param.Row{Name: "queue_maxrate", Expect: "rates such as 100,0,50, or none",
-			Help: "what each queue of the host TAP may send, from the first on, in Mb/s; 0: no limit of its own"},
-			"none", &c.Ethernet.TxRates, strconv.Atoi, strconv.Itoa),
 		param.Bool(
 			param.Row{Name: "gro_hw", Help: "put TCP segments for the host TAP together; needs frames gso or jumbo"},
 			&c.Ethernet.GRO, false),
@@ -93,6 +90,9 @@ func (c *Config) vportRows() []*param.Row {
 	return []*param.Row{
 		param.Bool(param.Row{Name: "silent_vlan", Help: "remove the VLAN tags of what the host TAP gets"},
 			&c.Ethernet.SilentVLAN, false),
+		param.List(param.Row{Name: "queue_maxrate", Expect: "rates such as 100,0,50, or none",
+			Help: "what each queue of the host TAP may send, from the first on, in Mb/s; 0: no limit of its own"},
+			"none", &c.Ethernet.TxRates, strconv.Atoi, strconv.Itoa),
 		param.List(param.Row{Name: "vports", Expect: "stations such as 02:00:00:00:00:05 or 02:00:00:00:00:05/30 " +
 			"with commas, or none",
 			Help: "stations of the host TAP with a vport each and the last of its queues, for instance of " +

@@ -39,13 +39,15 @@ func (p *Port) notify(h opa.Header) {
 	}
 	opa.PutCNP(f.Extend(opa.SizeCNP), h, p.cfg.ICRC)
 	r := p.cfg.Framing.Wrap16B(f)
-	if r == frame.DropNone && !p.notices.Push(f, p.cfg.QueueFrames) {
+	if r == frame.DropNone && !p.urgent.Push(f, p.cfg.QueueFrames) {
 		r = drop.TxQueue
 	}
 	if r != frame.DropNone {
 		p.counts.TxDrops.Count(r)
 		f.Release()
+		return
 	}
+	p.counts.TxCNP++
 }
 
 // receiveCNP takes a congestion notification.

@@ -104,6 +104,17 @@ func TestBECNDelaysItsLevel(t *testing.T) {
 	if c := b.Counts(); c.RxCNP != 1 || c.BECN != 1 || c.CCA.BECN != 1 || c.CCA.Delayed != 3 {
 		t.Errorf("%+v", c.CCA)
 	}
+	b.gets(b.cnp(6, nil))
+	b.sends(t, 2)
+	b.sends(t, 2)
+	if b.Poll(frame.Time(90 * time.Microsecond)); !b.SendMAD(mad.Address{LID: 6, QP: opa.QPGeneral, SL: 2}, make([]byte, 24)) {
+		t.Error("no MAD while data are delayed")
+	}
+	before := len(b.wire.sent)
+	b.Poll(frame.Time(90 * time.Microsecond))
+	if len(b.wire.sent) != before+1 || len(b.wire.sent[before].Bytes()) > 200 {
+		t.Error("a MAD waits behind delayed data")
+	}
 	b.Poll(frame.Time(10 * time.Millisecond))
 	for range 2 {
 		b.sends(t, 2)

@@ -99,6 +99,11 @@ func (p *Port) packMAD(f *frame.Frame, h *opa.Header9B, vl uint8) frame.DropReas
 		return frame.DropNone
 	case h.DLID == opa.Permissive:
 		p.loopCopy(f)
+	case p.cca.Active(): // it must not wait behind delayed data
+		if !p.urgent.Push(f, p.cfg.QueueFrames) {
+			return drop.TxQueue
+		}
+		return frame.DropNone
 	}
 	return p.enqueue(f, vl, p.engine(vl, 0))
 }

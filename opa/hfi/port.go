@@ -101,7 +101,7 @@ type Port struct {
 	turn    int    // the lane that goes next
 	agents  []mad.Agent
 	looped  frame.Queue // MADs to ourselves
-	notices frame.Queue // of congestion, to be sent
+	urgent  frame.Queue // notifications of congestion, and MADs while data are delayed
 	cca     cca.Control
 	held    frame.Time // when the first delayed packet may leave
 	psn     uint32
@@ -202,7 +202,7 @@ func (p *Port) LinkDown(now frame.Time) {
 	for vl := range p.queues {
 		p.counts.TxDrops[opa.DropPort] += uint64(p.queues[vl].Discard())
 	}
-	p.counts.TxDrops[opa.DropPort] += uint64(p.notices.Discard())
+	p.counts.TxDrops[opa.DropPort] += uint64(p.urgent.Discard())
 	p.busy = 0
 	p.event(now)
 }

@@ -33,9 +33,8 @@ func (p *Port) Poll(now frame.Time) frame.Time {
 	for _, a := range p.agents {
 		next = min(next, a.Poll(now, p.SendMAD))
 	}
-	for p.notices.Len() > 0 && p.wire.Room() > 0 {
-		p.counts.TxCNP++
-		p.emit(p.notices.Pop())
+	for p.urgent.Len() > 0 && p.wire.Room() > 0 {
+		p.emit(p.urgent.Pop())
 	}
 	for p.busy != 0 && p.wire.Room() > 0 {
 		vl := p.next()

@@ -42,8 +42,7 @@ func nicFlags(d *nicconf.Draft) []flag {
 		{set, "hardware", "",
 			"`kind` of the device that the NIC is made of: fastlinq or ideal, which has no firmware and no " +
 				"interrupts (default fastlinq)"},
-		{set, "profile", "",
-			"`driver` whose defaults the settings have that are not given: siw (default Tapir's)"},
+		{set, "profile", "", "`driver` whose defaults count for settings that are not given: siw (default Tapir's)"},
 		{d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"},
 		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},
 		{d.AddPort, "port", "", "wire TAP `name` of the card's next port; may be repeated"},

@@ -3,11 +3,13 @@ package docs
 import (
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"tapir/nic"
 	"tapir/nic/fastlinq"
+	"tapir/nic/param"
 	"tapir/nic/settings"
 )
 
@@ -33,6 +35,13 @@ func TestParameters(t *testing.T) {
 			t.Errorf("no row %q with a test, but %q", head, row)
 		case !devices.any(row):
 			t.Errorf("%s: none of %s drives a NIC (seed_device_test.go)", p.Name, row)
+		}
+	}
+	_, ethtool, _ := strings.Cut(text, "\n## What ethtool changes\n")
+	ethtool, _, _ = strings.Cut(ethtool, "\n## ")
+	for _, m := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(ethtool, -1) {
+		if param.Find(rows, m[1]) == nil {
+			t.Errorf("ethtool changes %s, which is no parameter", m[1])
 		}
 	}
 	_, aliases, _ := strings.Cut(text, "\n### Aliases\n")

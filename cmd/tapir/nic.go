@@ -71,8 +71,7 @@ func newNIC() *cobra.Command {
 			"Without --tap-ip the kernel's side of the TAP gets no address; the line to give it\n" +
 			"one is printed. With --host-tap the NIC gives the operating system an interface of\n" +
 			"its own, as a card does: what is not the NIC's passes between it and --tap.",
-		Example: "  tapir nic --port-mode 1x25G --mf-mode npar --port wire0 " +
-			"--function \"ip=10.0.0.1/24\" --function \"ip=10.0.0.2/24\"\n" +
+		Example: "  tapir nic --port-mode 2x25G --function \"ip=10.0.0.1/24\" --function \"ip=10.0.1.1/24\"\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +
 			"  tapir nic --name nic1 --tap tap1 --ip 10.0.1.1/24 --ip6 fd00::1/64 --frames gso\n" +

@@ -121,9 +121,32 @@ func (d *draft) isMember(n *Node, name string) bool {
 	return o != nil && (o.Kind == HFI || o.Kind == Gateway)
 }
 
-// ConfigFile is the YAML file that `tapir sw -c`, `tapir vnic -c` or `tapir em
+// HostTAP is the interface of a card's function in the card's namespace.
+func HostTAP(function int) string { return fmt.Sprint("eth", function) }
+
+// cardFile is the file of a card, with a host TAP for each function.
+func (n *Node) cardFile(ports []string) ([]byte, error) {
+	own := yaml.MapSlice{{Key: "name", Value: n.Name}, {Key: "ports", Value: ports}}
+	for _, m := range n.settings {
+		if list, ok := m.Value.([]any); ok && m.Key == "functions" {
+			var all []any
+			for i, f := range list {
+				settings, _ := f.(yaml.MapSlice)
+				all = append(all, append(yaml.MapSlice{{Key: "host_tap", Value: HostTAP(i)}}, settings...))
+			}
+			m.Value = all
+		}
+		own = append(own, m)
+	}
+	return yaml.Marshal(map[string]any{"nics": []any{own}})
+}
+
+// ConfigFile is the YAML file that `tapir nic -c` (of a card), `tapir sw -c`, `tapir vnic -c` or `tapir em
 // -c` runs such a node from; ports are those of a switch.
 func (n *Node) ConfigFile(ports ...string) ([]byte, error) {
+	if n.Kind == Card {
+		return n.cardFile(ports)
+	}
 	if n.Kind == Switch {
 		own := append(yaml.MapSlice{{Key: "name", Value: n.Name}, {Key: "ports", Value: ports}}, n.settings...)
 		return yaml.Marshal(map[string]any{"switches": []any{own}})

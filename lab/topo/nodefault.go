@@ -84,6 +84,10 @@ func (s *stepDraft) readNIC(n conf.Node) error {
 		if of.Kind != NIC {
 			return fmt.Sprintf("a %s: this is for NICs", of.Kind)
 		}
+		if of.Card != "" {
+			s.limits = append(s.limits, limit{Real, n.Errorf("%s: functions of a card are killed in virtual time "+
+				"alone: in real time they have one process", of.Name)})
+		}
 		return ""
 	})
 }

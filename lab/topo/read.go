@@ -319,9 +319,7 @@ func readNode(e conf.Entry) (n Node, err error) {
 		if err := conf.Decode(e.Value, "the settings of a "+text, k.withKind(&n)); err != nil {
 			return n, err
 		}
-		if n.Kind != Card { // whose settings are those of its functions
-			n.keep(entries)
-		}
+		n.keep(entries)
 		return n, nil
 	}
 	return n, entries[i].Value.Errorf("kind: expected one of %s", kindNames())

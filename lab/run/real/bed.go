@@ -209,7 +209,7 @@ func (b *bed) end() (err error) {
 		err = b.stopPTP()
 		var running []*process.Process
 		for _, n := range b.order {
-			if n.proc != nil {
+			if n.proc != nil && n.Card == "" {
 				n.err = n.lost()
 				running = append(running, n.proc)
 			}

@@ -31,6 +31,8 @@ func (n *node) fileArgs(dir string) ([]string, error) {
 	switch n.Kind {
 	case topo.Switch:
 		args[0] = "sw"
+	case topo.Card:
+		args[0] = "nic"
 	case topo.Manager:
 		args[0] = "em"
 		if n.EM.Standby {

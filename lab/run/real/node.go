@@ -26,17 +26,18 @@ const (
 // node is a node of the lab.
 type node struct {
 	*topo.Node
-	ns    *netns.NS
-	net   *link.Net
-	proc  *process.Process // nil of a host
-	ports []string         // TAPs of a switch, or that of a NIC or HFI
-	ptp   chan error       // how the PTP instance of a NIC ended; nil: there is none
-	lans  int              // Ethernet links of a gateway, guest or host
-	flags []string         // of the process, besides the node's own
-	err   error            // why it ended early, or what it left over
-	again []string         // flags of a NIC that was killed, for its restart
-	lives int              // how often it did
-	dead  atomic.Bool      // it was killed
+	ns        *netns.NS
+	net       *link.Net
+	proc      *process.Process // nil of a host
+	ports     []string         // TAPs of a switch, or that of a NIC or HFI
+	ptp       chan error       // how the PTP instance of a NIC ended; nil: there is none
+	lans      int              // Ethernet links of a gateway, guest or host
+	flags     []string         // of the process, besides the node's own
+	err       error            // why it ended early, or what it left over
+	again     []string         // flags of a NIC that was killed, for its restart
+	lives     int              // how often it did
+	functions []*node          // of a card
+	dead      atomic.Bool      // it was killed
 
 	captured *cable  // its last link that is; nil if none
 	parts    []*part // what its processes captured, one after the other
@@ -55,6 +56,12 @@ func (n *node) wire() string {
 
 // addNode makes a node's namespace.
 func (b *bed) addNode(t *topo.Node) (*node, error) {
+	if t.Card != "" { // it lives in that of the card
+		card := b.nodes[t.Card]
+		n := &node{Node: t, ns: card.ns, net: card.net}
+		card.functions = append(card.functions, n)
+		return n, nil
+	}
 	s, err := link.NewSpace(nil)
 	if err != nil {
 		return nil, err
@@ -101,6 +108,9 @@ func (n *node) sysctls(list ...[2]string) error {
 
 // vnet tells whether the node's port wants super-frames.
 func (n *node) vnet() bool {
+	if n.Kind == topo.Card {
+		return n.functions[0].vnet()
+	}
 	return n.Kind == topo.NIC && (n.NIC.Frames == "gso" || n.NIC.Frames == "jumbo")
 }
 
@@ -109,6 +119,12 @@ func (n *node) mtu(l *topo.Link) int {
 	switch {
 	case n.fabric() && l.Fabric:
 		return n.FabricMTU()
+	case n.Kind == topo.Card:
+		most := 0
+		for _, f := range n.functions {
+			most = max(most, f.NIC.WithDefaults().MTU)
+		}
+		return most
 	case n.Kind != topo.NIC:
 		return 0
 	case n.NIC.MTU == 0 && n.NIC.Frames == "jumbo":
@@ -127,7 +143,7 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 	}
 	i := len(n.ports)
 	port, bridge, far := topo.SwitchPort(i), fmt.Sprint("br", i), farEnd(i)
-	if n.Kind != topo.Switch {
+	if n.Kind != topo.Switch && n.Kind != topo.Card {
 		port = n.wire()
 	}
 	n.ports = append(n.ports, port)
@@ -178,6 +194,9 @@ func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 // carry frames.
 func (n *node) start(ctx context.Context, b *bed) (err error) {
 	argv := []string{b.opt.Tapir}
+	if n.Card != "" {
+		return nil // the card does it
+	}
 	switch n.Kind {
 	case topo.Host:
 		return nil
@@ -190,6 +209,11 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 	case topo.Peer:
 		argv = append(argv, n.peerArgs()...)
 	default:
+		if n.Kind == topo.Card {
+			if err := n.configureIP(); err != nil {
+				return err
+			}
+		}
 		more, err := n.fileArgs(b.dir)
 		if err != nil {
 			return err
@@ -200,7 +224,7 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 	if n.proc, err = b.spawn(n, n.Name, argv); err != nil {
 		return err
 	}
-	if err := n.proc.Await(ctx, "ready "+n.Name); err != nil {
+	if err := n.ready(ctx); err != nil {
 		return err
 	}
 	if n.Kind == topo.NIC {
@@ -212,6 +236,20 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 		return err
 	}
 	return b.recordNode(ctx, n)
+}
+
+// ready waits until the node's process says that it is, a card for each function.
+func (n *node) ready(ctx context.Context) error {
+	if n.Kind != topo.Card {
+		return n.proc.Await(ctx, "ready "+n.Name)
+	}
+	for i, f := range n.functions {
+		f.proc = n.proc
+		if err := errors.Join(n.proc.Await(ctx, "ready "+f.Name), n.net.Up(topo.HostTAP(i))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // carrierWithin is longer than the kernel holds the news of a carrier back.
@@ -246,10 +284,26 @@ func (n *node) unplug(end *tap.TAP, down bool) error {
 		return link.SetCarrier(end, !down)
 	case n.Kind == topo.Switch:
 		return nil
+	case n.Kind == topo.Card:
+		return n.plugCard(end, down)
 	case down:
 		return n.net.Down(n.wire())
 	}
 	return n.net.Up(n.wire())
+}
+
+// plugCard takes the port of a card down whose cable ends there, or up again.
+func (n *node) plugCard(end *tap.TAP, down bool) error {
+	for i, p := range n.ports {
+		switch {
+		case farEnd(i) != end.Name():
+		case down:
+			return n.net.Down(p)
+		default:
+			return n.net.Up(p)
+		}
+	}
+	return nil
 }
 
 // lost says why a node ended that should run.
@@ -262,7 +316,7 @@ func (n *node) lost() error {
 
 // leaks are what a NIC found left over when it ended.
 func (n *node) leaks() error {
-	if n.proc != nil {
+	if n.proc != nil && n.Card == "" {
 		if left := n.proc.Line("left at the end"); left != "" {
 			return errors.New(left)
 		}

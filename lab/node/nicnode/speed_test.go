@@ -86,7 +86,7 @@ var speeds = []struct {
 
 // flow runs traffic from a to b, by RDMA for a time or so many octets by iperf3, and
 // returns what a has sent meanwhile.
-func flow(t *testing.T, a, b *Node, p *link.Pair, d time.Duration, iperf int) []moment {
+func flow(t *testing.T, a, b *Node, p *link.Pair, d time.Duration, size, iperf int) []moment {
 	t.Helper()
 	stop := make(chan struct{})
 	go func() {
@@ -95,7 +95,7 @@ func flow(t *testing.T, a, b *Node, p *link.Pair, d time.Duration, iperf int) []
 		if iperf > 0 {
 			err = iperfFor(t, p, iperf)
 		} else {
-			err = writeFor(t, a, b, d)
+			err = writeFor(t, a, b, d, size)
 		}
 		if err != nil {
 			t.Error(err)
@@ -104,8 +104,8 @@ func flow(t *testing.T, a, b *Node, p *link.Pair, d time.Duration, iperf int) []
 	return line(t, a, stop)
 }
 
-// writeFor has RDMA Writes go from a to b.
-func writeFor(t *testing.T, a, b *Node, d time.Duration) error {
+// writeFor has RDMA Writes of a size go from a to b.
+func writeFor(t *testing.T, a, b *Node, d time.Duration, size int) error {
 	ended := make(chan error, 2)
 	run := func(n *Node, job perfconf.Job) {
 		if err := n.DoWait(func(now frame.Time) {
@@ -117,7 +117,7 @@ func writeFor(t *testing.T, a, b *Node, d time.Duration) error {
 			ended <- err
 		}
 	}
-	job := perfconf.Job{Op: perfconf.WriteBW, Remote: b.cfg.IP[0].Addr(), Duration: d, Size: 1 << 18, Depth: 64}
+	job := perfconf.Job{Op: perfconf.WriteBW, Remote: b.cfg.IP[0].Addr(), Duration: d, Size: size, Depth: 64}
 	run(b, job.Server())
 	run(a, job)
 	return errors.Join(testenv.Await(t, ended, "the end of the traffic"), testenv.Await(t, ended, "its other end"))
@@ -195,7 +195,7 @@ func TestSpeeds(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s %s iperf3 %v", s.name, s.frames, iperf), func(t *testing.T) {
 				p, a, b := speedPair(t, s.media, s.frames, iperf)
-				octets := 0
+				size, octets := max(4096, s.mbps*26), 0 // 64 of them take 13 ms, or more
 				if iperf {
 					octets = s.mbps * int(d/time.Microsecond) / 8
 				}
@@ -211,7 +211,7 @@ func TestSpeeds(t *testing.T) {
 				best, able := 0.0, 0.0
 				for range tries {
 					set(s.name)
-					all := flow(t, a, b, p, d, octets)
+					all := flow(t, a, b, p, d, size, octets)
 					if part := most(all, s.mbps, window, s.burst); part > 1.001 {
 						t.Errorf("%.4f of the speed in %v", part, window)
 					}
@@ -219,7 +219,7 @@ func TestSpeeds(t *testing.T) {
 						break
 					}
 					set("10G,100G")
-					able = max(able, rate(flow(t, a, b, p, d, octets))/float64(s.mbps))
+					able = max(able, rate(flow(t, a, b, p, d, size, octets))/float64(s.mbps))
 				}
 				t.Logf("%.4f of the speed; without a limit %.2f", best, able)
 				if *interop && best < 0.97 && able >= 1.5 {

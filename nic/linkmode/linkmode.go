@@ -96,6 +96,8 @@ func (c EEECaps) String() string { return c.Speeds().String() }
 
 // Ability is what an end of a link offers to the other.
 type Ability struct {
+	// Dark: its transmitter is off, and there is no link.
+	Dark bool `json:"dark"`
 	// Speeds that it has; 0: those of the port, and ModuleSpeeds.
 	Speeds Speeds `json:"speeds"`
 	// Forced: it does not negotiate, and has one speed.
@@ -113,6 +115,8 @@ type Ability struct {
 func (a Ability) Agree(other Ability) (mbps uint32, rx, tx bool) {
 	mbps = (cmp.Or(a.Speeds, AllSpeeds) & cmp.Or(other.Speeds, AllSpeeds)).Mbps()
 	switch {
+	case a.Dark || other.Dark:
+		return 0, false, false
 	case mbps == 0 || a.Forced || other.Forced:
 	case !a.NoSymmetric && !other.NoSymmetric:
 		return mbps, true, true

@@ -13,7 +13,7 @@ func until(node, command, what string) string {
 
 // NICs at one link, and NICs and switches, agree on the fastest speed of both and on
 // PAUSE, again whenever one offers something else, and after a restart. Without a
-// common speed there is no link.
+// common speed there is no link, nor with a transmitter that is off.
 //
 // MF-10 MF-14
 func TestNegotiation(t *testing.T) {
@@ -34,6 +34,8 @@ steps:
 		until("a", "ethtool a", "Link detected: no")+until("b", "ethtool b", "Link detected: no")+
 		"  - {run: tapir ethtool -s b autoneg on, on: b}\n"+until("a", "ethtool a", "Link detected: yes")+
 		"  - {run: tapir ethtool -A b autoneg off rx off tx off, on: b}\n"+until("a", "ethtool -a a", "RX negotiated: off")+
+		"  - {run: tapir set a link=down, on: a}\n"+until("b", "ethtool b", "Link detected: no")+
+		"  - {run: tapir set a link=up, on: a}\n"+until("b", "ethtool b", "Link detected: yes")+
 		"  - {kill: a}\n  - {start: a}\n"+until("b", "ethtool b", "Speed: 100Mb/s"), "")
 	if r.Verdict != result.Passed {
 		t.Fatal(said)

@@ -6,7 +6,7 @@ import "tapir/nic/linkmode"
 // sees its partner.
 func (f *Firmware) Ability(n int) Partner {
 	p := &f.ports[n]
-	a := Partner{Speeds: p.phy.Advertise & f.cfg.Ports[n].Speeds, NoSymmetric: true}
+	a := Partner{Dark: !p.laser, Speeds: p.phy.Advertise & f.cfg.Ports[n].Speeds, NoSymmetric: true}
 	if p.phy.Speed != 0 {
 		a.Forced, a.Speeds = true, linkmode.SpeedOf(p.phy.Speed)
 		return a

@@ -160,7 +160,7 @@ func (f *Firmware) resolve(n int) {
 	case p.gone() || p.txFault:
 	case p.phy.Loopback == LoopbackExternal: // its own plug is the partner
 		p.status.Signal, p.status.Up, p.status.Speed = true, true, p.speedAlone(have)
-	case !p.signal:
+	case !p.signal || p.partner.Dark:
 		p.status.LocalFault = true
 	default:
 		p.status.Signal = true

@@ -106,3 +106,38 @@ steps:
 		t.Errorf("10 percent at most: %.3f of its part, the other has %.3f", a, b)
 	}
 }
+
+// Functions with outer VLANs reach those of another card that have the same, also with
+// super-frames, and nobody else.
+//
+// XX-07
+func TestOuterVLANs(t *testing.T) {
+	for _, c := range []struct{ mode, frames string }{{"ovlan", "wire"}, {"ovlan", "gso"}, {"ufp", "gso"}} {
+		lab := `
+clock: virtual
+nodes:
+  c:
+    kind: card
+    port_mode: 1x25G
+    mf_mode: ` + c.mode + `
+    frames: ` + c.frames + `
+    functions: [{ip: 10.0.0.1/24, ovlan: 100}, {ip: 10.0.1.1/24, ovlan: 101}]
+  d:
+    kind: card
+    port_mode: 1x25G
+    mf_mode: ` + c.mode + `
+    frames: ` + c.frames + `
+    functions: [{ip: 10.0.1.2/24, ovlan: 101}, {ip: 10.0.0.2/24, ovlan: 100}, {ip: 10.0.0.3/24, ovlan: 102}]
+links: [[c, d]]
+steps:
+  - {perf: verify, client: cf0, server: df1, size: [8, 65536]}
+  - {perf: verify, client: cf1, server: df0, size: [8, 65536]}
+  - {perf: write-bw, client: cf0, server: df1, size: 65536, iters: 100}
+  - {perf: verify, client: cf0, server: df2, size: [8], error: unreachable}
+`
+		_, count := runFunctions(t, lab)
+		if n := count["cf0 tcp_retransmits"] + count["cf1 tcp_retransmits"]; n > 0 {
+			t.Errorf("%s %s: %d retransmissions", c.mode, c.frames, n)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 	"tapir/nic/buf"
 	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/hardware"
 	"tapir/nic/nicdrop"
@@ -45,6 +46,19 @@ func (c *cable) Transmit(f *frame.Frame) {
 // 10.0.0.(i+1). set sets each up.
 func newFunctions(t *testing.T, mode string, mf fastlinq.MFMode, ports []int, set func(i int, c *Config)) *functions {
 	t.Helper()
+	x, cfgs := prepareFunctions(t, mode, mf, ports, set)
+	for i, cfg := range cfgs {
+		if err := x.attach(i, ports[i], cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return x
+}
+
+// prepareFunctions is newFunctions without the functions.
+func prepareFunctions(t *testing.T, mode string, mf fastlinq.MFMode, ports []int, set func(i int, c *Config)) (*functions,
+	[]Config) {
+	t.Helper()
 	m, err := fastlinq.ParsePortMode(mode)
 	if err != nil {
 		t.Fatal(err)
@@ -58,6 +72,7 @@ func newFunctions(t *testing.T, mode string, mf fastlinq.MFMode, ports []int, se
 		x.wires = append(x.wires, new(cable))
 		x.card.Connect(i, x.wires[i])
 	}
+	var cfgs []Config
 	for i := range ports {
 		cfg := Config{Name: fmt.Sprint("f", i), MAC: ether.Addr{2, 0, 0, 0, 0, byte(i + 1)},
 			Addrs:    []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 24)},
@@ -69,11 +84,9 @@ func newFunctions(t *testing.T, mode string, mf fastlinq.MFMode, ports []int, se
 		if set != nil {
 			set(i, &cfg)
 		}
-		if err := x.attach(i, ports[i], cfg); err != nil {
-			t.Fatal(err)
-		}
+		cfgs = append(cfgs, cfg)
 	}
-	return x
+	return x, cfgs
 }
 
 // attach puts a NIC on a function, and its carrier up.
@@ -146,6 +159,33 @@ func (x *functions) answers(port, fn int, tags ...ether.Tag) bool {
 		same = same && h.Tags[i] == tags[i]
 	}
 	return err == nil && parsed == nil && same && p.Op == arp.Reply && h.Src == x.devs[fn].Config().MAC
+}
+
+// A function that asks for its shares locks them. While another has the lock it does not
+// load, and says who has it; the lock of one that never gives it back ends by itself.
+//
+// MF-44
+func TestSharesAreAskedForUnderALock(t *testing.T) {
+	x, cfgs := prepareFunctions(t, "1x25G", fastlinq.NPAR, []int{0, 0}, nil)
+	if err := x.attach(0, 0, cfgs[0]); err != nil {
+		t.Fatal(err)
+	}
+	first := x.fastlinq(0)
+	first.MCP().Lock(mfw.LockRescAlloc, mfw.LockDefault, x.now, func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	first.Manage(x.now)
+	err := x.attach(1, 0, cfgs[1])
+	if err == nil || !strings.Contains(err.Error(), "resource 31 is locked by function 0") {
+		t.Fatalf("beside a lock: %v", err)
+	}
+	x.now = x.now.Add(6 * time.Second)
+	x.rest()
+	if err := x.attach(1, 0, cfgs[1]); err != nil {
+		t.Fatalf("after it: %v", err)
+	}
 }
 
 // Each port mode has its engines and ports, and all functions that it can have: the

@@ -86,6 +86,14 @@ var shareIDs = map[ecore.Resource]mfw.ResourceID{
 	ecore.RSSEng:   mfw.ResourceRSSEngines, ecore.LL2Queue: mfw.ResourceLL2Queue,
 }
 
+func (c *coreMFW) LockShares(now frame.Time, done ecore.Done) {
+	c.mcp.Lock(mfw.LockRescAlloc, mfw.LockDefault, now, c.later(done))
+}
+
+func (c *coreMFW) UnlockShares(now frame.Time, done ecore.Done) {
+	c.mcp.Unlock(mfw.LockRescAlloc, false, now, c.later(done))
+}
+
 func (c *coreMFW) Share(r ecore.Resource, now frame.Time, done func(frame.Time, ecore.Share, error)) {
 	id, ok := shareIDs[r]
 	if !ok {

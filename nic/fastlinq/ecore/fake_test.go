@@ -159,6 +159,9 @@ func (m *mailbox) Drain(now frame.Time, done Done) {
 	})
 }
 
+func (m *mailbox) LockShares(now frame.Time, done Done)   { done(now, nil) }
+func (m *mailbox) UnlockShares(now frame.Time, done Done) { done(now, nil) }
+
 func (m *mailbox) Share(r Resource, now frame.Time, done func(frame.Time, Share, error)) {
 	s, ok := m.shares[r]
 	if !ok {

@@ -155,8 +155,26 @@ func soft(err error) error {
 	return err
 }
 
-// shares finds what is the function's of every resource.
-func (h *Hwfn) shares(now frame.Time, done Done) { h.share(0, now, done) }
+// shares finds what is the function's of every resource. Meanwhile no other function of
+// the chip asks.
+func (h *Hwfn) shares(now frame.Time, done Done) {
+	if h.defaultShares() {
+		h.share(0, now, done)
+		return
+	}
+	h.mfw.LockShares(now, func(now frame.Time, err error) {
+		if soft(err) != nil {
+			done(now, h.failed(FailedDev, err))
+			return
+		}
+		h.share(0, now, func(now frame.Time, err error) {
+			h.mfw.UnlockShares(now, func(now frame.Time, _ error) { done(now, err) }) // a lock ends by itself
+		})
+	})
+}
+
+// defaultShares tells whether the driver takes what it thinks is its own.
+func (h *Hwfn) defaultShares() bool { return h.dev.params.DriverShares || h.dev.prepared == BadMCP }
 
 func (h *Hwfn) share(r Resource, now frame.Time, done Done) {
 	if r == NumResources {
@@ -165,7 +183,7 @@ func (h *Hwfn) share(r Resource, now frame.Time, done Done) {
 	}
 	chip, d := h.dev.cfg.Chip, h.dev
 	def := defaultShare(chip.Kind, r, h.info.Functions, d.cfg.PF, h.info.Personality)
-	if d.params.DriverShares || d.prepared == BadMCP {
+	if h.defaultShares() {
 		h.res[r] = def
 		h.share(r+1, now, done)
 		return

@@ -63,6 +63,10 @@ type MFW interface {
 	Capabilities(now frame.Time, done Done)
 	InitiatePFFLR(now frame.Time, done Done)
 	Drain(now frame.Time, done Done)
+	// LockShares keeps other functions from asking for shares, until UnlockShares, or
+	// until the firmware finds that it lasts too long. BUSY names who has the lock.
+	LockShares(now frame.Time, done Done)
+	UnlockShares(now frame.Time, done Done)
 	// Share asks for the function's share of a resource.
 	Share(r Resource, now frame.Time, done func(now frame.Time, s Share, err error))
 	DriverState(s DriverState, now frame.Time)

@@ -3,6 +3,7 @@ package ptpsim
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/swconf"
@@ -26,7 +27,8 @@ func (n *Node) buildSwitch() (err error) {
 	return err
 }
 
-// switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE.
+// switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE or
+// reacts to FECN.
 func switchFields(c *swconf.Config) []conf.Field {
 	return append([]conf.Field{{Name: "ports", Node: func(n conf.Node) error {
 		return n.Each(0, "expected a list with the settings of ports", func(n conf.Node, _ int) error {
@@ -35,5 +37,7 @@ func switchFields(c *swconf.Config) []conf.Field {
 			c.Ports = append(c.Ports, p)
 			return err
 		})
-	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool { return f.Name == "pause" })...)
+	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool {
+		return f.Name == "pause" || strings.HasPrefix(f.Name, "fecn_")
+	})...)
 }

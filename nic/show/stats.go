@@ -8,7 +8,7 @@ import (
 )
 
 // ShowStats counts the RDMA objects, the work requests in their queues, the TCP
-// connections, the connection endpoints by what they do, and the events of the
+// connections but for those in TIME-WAIT, the connection endpoints by what they do, and the events of the
 // connection manager.
 func (v *View) ShowStats() []view.StatInfo {
 	var list []view.StatInfo
@@ -19,7 +19,8 @@ func (v *View) ShowStats() []view.StatInfo {
 		list = append(list, view.StatInfo{Name: "wr_" + r.Queue, Now: r.Now, Ever: r.Ever})
 	}
 	t := v.TCPEngine.Stats()
-	list = append(list, view.StatInfo{Name: "tcp_socket", Now: t.Open, Ever: t.ActiveOpens + t.PassiveOpens})
+	list = append(list,
+		view.StatInfo{Name: "tcp_socket", Now: t.Open - t.TimeWait, Ever: t.ActiveOpens + t.PassiveOpens})
 	phases := map[string]int{}
 	for _, c := range v.IWARP.CEPs() {
 		phases[c.Phase]++

@@ -136,6 +136,10 @@ def windows(c, s):
     s.done(e.IBV_WC_BIND_MW, wr_id=5)
     c.post(('wr_rdma_write', w1.rkey, s.mr.buf + 50000), ('wr_set_sge', c.sge(0, 100)))
     c.done(e.IBV_WC_RDMA_WRITE)
+    s.recv(4)  # what comes behind the Write says that it is in place
+    c.post(('wr_send',), ('wr_set_sge', c.sge(0, 10)))
+    c.done(e.IBV_WC_SEND)
+    s.done(e.IBV_WC_RECV, wr_id=4)
     assert s.mr.read(100, 50000) == c.mr.read(100, 0)
     w2.close()
     w1.close()

@@ -15,7 +15,6 @@ import (
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/topo"
 	"tapir/nic"
-	"tapir/nic/linkmode"
 	"tapir/ptp/clock"
 	"tapir/wire/frame"
 )

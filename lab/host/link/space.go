@@ -114,6 +114,7 @@ func (s *Space) AddPort(name, bridge string, mtu int) error {
 func Quiet(ns *netns.NS) error {
 	for _, s := range [][2]string{
 		{"ipv6/conf/default/disable_ipv6", "1"}, // no MLD, RS and DAD on links that only carry frames
+		{"ipv4/conf/all/arp_ignore", "1"},       // no bridge answers for the address of a host TAP
 		{"bridge/bridge-nf-call-iptables", "0"},
 		{"bridge/bridge-nf-call-ip6tables", "0"},
 		{"bridge/bridge-nf-call-arptables", "0"},

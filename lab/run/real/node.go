@@ -72,14 +72,10 @@ func (b *bed) addNode(t *topo.Node) (*node, error) {
 		return nil, err
 	}
 	if t.Kind != topo.Host {
-		return n, errors.Join(link.Quiet(n.ns), n.sysctls(ownARP, kernelPorts))
+		return n, errors.Join(link.Quiet(n.ns), n.sysctls(kernelPorts))
 	}
 	return n, n.configureIP()
 }
-
-// ownARP keeps the kernel from answering for an address on an interface that
-// has it not.
-var ownARP = [2]string{"ipv4/conf/all/arp_ignore", "1"}
 
 // kernelPorts leave to a NIC the ports from 49152 on, which it takes where it
 // shares no address with a kernel: stock dissectors claim many of those below.
@@ -92,7 +88,7 @@ func (n *node) configureIP() error {
 		[2]string{"ipv6/conf/default/disable_ipv6", "0"},
 		[2]string{"ipv6/conf/default/accept_dad", "0"},
 		[2]string{"ipv6/conf/default/router_solicitations", "0"},
-		ownARP)
+		[2]string{"ipv4/conf/all/arp_ignore", "1"})
 }
 
 // sysctls sets what may be set here.

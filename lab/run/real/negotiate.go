@@ -61,10 +61,11 @@ func (b *bed) negotiate(ctx context.Context, cables []*cable) error {
 				return fmt.Errorf("link %s: negotiation: %w", c.Name, err)
 			}
 		}
-		ctx, c.talks.cancel = context.WithCancel(context.WithoutCancel(ctx))
+		talking, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		c.talks.cancel = cancel
 		for i, n := range c.ends {
 			if n.Kind == topo.NIC { // what a switch offers does not change
-				c.talks.running.Go(func() { b.renegotiate(ctx, c, i, &offers[i]) })
+				c.talks.running.Go(func() { b.renegotiate(talking, c, i, &offers[i]) })
 			}
 		}
 		return nil

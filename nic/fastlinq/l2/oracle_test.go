@@ -230,7 +230,7 @@ func TestReversible(t *testing.T) {
 		var set, clear UpdateParams
 		switch rapid.IntRange(0, 4).Draw(rt, "what") {
 		case 0:
-			set.DefaultVLAN, clear.DefaultVLAN = &DefaultVLAN{true, 9}, &DefaultVLAN{}
+			set.DefaultVLAN, clear.DefaultVLAN = &DefaultVLAN{Enable: true, VLAN: 9}, &DefaultVLAN{}
 		case 1:
 			set.AntiSpoofing, clear.AntiSpoofing = &on, &off
 		case 2:

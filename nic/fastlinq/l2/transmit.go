@@ -136,6 +136,8 @@ func (fn *Function) check(v *vport, o outgoing) frame.DropReason {
 		return fn.mistake(v, e.AntiSpoofing, nicdrop.AntiSpoofing)
 	case v.checkMAC && linkLocal(p.dst), v.checkType && (p.Type == ether.TypeMACControl || p.Type == ether.TypeLLDP):
 		return fn.mistake(v, e.ControlFrame, nicdrop.Control)
+	case v.defaultVLAN.Enable && v.defaultVLAN.Only && (p.Tags > 0 || o.InsertVLAN):
+		return fn.mistake(v, e.IllegalInbandMode, drop.WrongVLAN)
 	case p.Tags > 0 && o.InsertVLAN:
 		return fn.mistake(v, e.VLANInsertWithInband, drop.WrongVLAN)
 	case o.InsertVLAN && o.VLAN&maxVLAN == maxVLAN:
@@ -175,7 +177,7 @@ func (fn *Function) tag(v *vport, o *outgoing) frame.DropReason {
 	switch {
 	case o.InsertVLAN:
 	case v.defaultVLAN.Enable && p.Tags == 0:
-		tci = v.defaultVLAN.VLAN
+		tci = uint16(v.defaultVLAN.Priority)<<13 | v.defaultVLAN.VLAN
 	default:
 		return frame.DropNone
 	}

@@ -46,10 +46,10 @@ func TestVLANStripInsert(t *testing.T) {
 	in(tagged, plain, false, 0)
 	w.ok(w.VportUpdate(UpdateParams{SilentVLANRemoval: &off, InnerVLANRemoval: &off}))
 	in(tagged, tagged, false, 0)
-	w.ok(w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{true, 77}}))
+	w.ok(w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{Enable: true, VLAN: 77}}))
 	in(plain, plain, true, 77)
 	in(tagged, tagged, false, 0)
-	w.want(status.Inval, w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{true, 4096}}))
+	w.want(status.Inval, w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{Enable: true, VLAN: 4096}}))
 
 	to := func(b []byte, bd TxBD, want []byte) {
 		t.Helper()
@@ -60,11 +60,18 @@ func TestVLANStripInsert(t *testing.T) {
 	to(plain, TxBD{}, eth(addr(1), outside, 60, 77))
 	to(tagged, TxBD{}, tagged)
 	to(plain, TxBD{true, 8}, eth(addr(1), outside, 60, 8))
+	w.ok(w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{Enable: true, VLAN: 77, Priority: 5}}))
+	to(plain, TxBD{}, eth(addr(1), outside, 60, 77|5<<13))
+	w.ok(w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{Enable: true, VLAN: 77, Only: true}}))
+	to(plain, TxBD{}, eth(addr(1), outside, 60, 77))
+	to(tagged, TxBD{}, nil)
+	to(plain, TxBD{true, 8}, nil)
+	w.want(status.Inval, w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{Enable: true, VLAN: 7, Priority: 8}}))
 	w.ok(w.VportUpdate(UpdateParams{DefaultVLAN: &DefaultVLAN{}}))
 	to(plain, TxBD{}, plain)
 	to(tagged, TxBD{true, 8}, nil)
 	to(plain, TxBD{true, 4095}, nil)
-	if w.TxDrops()[drop.WrongVLAN] != 2 || len(w.asserts) != 0 {
+	if w.TxDrops()[drop.WrongVLAN] != 4 || len(w.asserts) != 0 {
 		t.Errorf("%v", w.dropped)
 	}
 	w.idle()

@@ -141,8 +141,10 @@ func (fn *Function) list() {
 // DefaultVLAN is the VLAN of frames that have no tag: its tag is put into them
 // on the way out and reported on the way in.
 type DefaultVLAN struct {
-	Enable bool
-	VLAN   uint16 // 1 to 4095
+	Enable   bool
+	VLAN     uint16 // 1 to 4095
+	Priority uint8  // of the tag, 0 to 7
+	Only     bool   // frames that have a tag are not sent
 }
 
 // UpdateParams are the parameters of VportUpdate: nil means unchanged.
@@ -221,8 +223,8 @@ func (fn *Function) checkUpdate(v *vport, p *UpdateParams) error {
 			return fn.assert("vport %d gets another MTU while it is active", v.id)
 		}
 	}
-	if d := p.DefaultVLAN; d != nil && d.Enable && (d.VLAN == 0 || d.VLAN > maxVLAN) {
-		return status.Inval.Errorf("vport %d: default VLAN %d", v.id, d.VLAN)
+	if d := p.DefaultVLAN; d != nil && d.Enable && (d.VLAN == 0 || d.VLAN > maxVLAN || d.Priority > 7) {
+		return status.Inval.Errorf("vport %d: default VLAN %d, priority %d", v.id, d.VLAN, d.Priority)
 	}
 	if p.RSS != nil {
 		if err := fn.checkRSS(v, p.RSS); err != nil {

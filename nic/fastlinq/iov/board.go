@@ -1,0 +1,71 @@
+package iov
+
+import "tapir/nic/fastlinq/iov/tlv"
+
+// board is the bulletin of a VF: the PF's copy, and where the VF's driver has its own.
+type board struct {
+	tlv.Bulletin
+	addr uint64 // 0: there is none
+	size int    // octets, as agreed
+}
+
+// The speeds that a VF sees of a link that is forced up, in Mb/s.
+const (
+	speedForced    = 40_000
+	speedForcedCMT = 100_000
+)
+
+// link is the link as the VF is told: the policy decides whether it is up, and its rate
+// is its speed.
+func (v *vf) link() Link {
+	l := v.pf.cfg.Function.Link()
+	switch v.policy.LinkState {
+	case LinkEnable:
+		l.Up, l.Speed = true, speedForced
+		if v.pf.cfg.Device.CMT {
+			l.Speed = speedForcedCMT
+		}
+	case LinkDisable:
+		l.Up = false
+	}
+	if l.Up && v.policy.MaxRate > 0 && (l.Speed == 0 || l.Speed > v.policy.MaxRate) {
+		l.Speed = v.policy.MaxRate
+	}
+	return l
+}
+
+// LinkChanged tells all VFs what has become of the port's link.
+func (p *PF) LinkChanged() {
+	for _, v := range p.vfs[:p.num] {
+		_ = v.post()
+	}
+}
+
+// post writes the bulletin of a VF whose driver has acquired it: always all of it, with
+// the next version and its CRC.
+func (v *vf) post() error {
+	b := &v.board
+	if b.addr == 0 || b.size < minBulletin {
+		return nil
+	}
+	l := v.link()
+	b.LinkParams.Autoneg, b.LinkParams.AdvSpeeds = flag(l.Autoneg), l.Advertised
+	b.LinkState = tlv.LinkState{Up: flag(l.Up), FullDuplex: flag(l.FullDuplex), Autoneg: flag(l.Autoneg),
+		AutonegDone: flag(l.AutonegDone), PartnerTxPause: flag(l.PartnerTxPause),
+		PartnerRxPause: flag(l.PartnerRxPause)}
+	b.Speed, b.PartnerSpeeds, b.Capability = uint32(l.Speed), l.PartnerSpeeds, l.Capability
+	b.Version++
+	v.counts.Bulletins++
+	v.write(b.addr, tlv.AppendBulletin(nil, &b.Bulletin, b.size))
+	return nil
+}
+
+// minBulletin is the shortest bulletin that says anything: CRC, version and flags.
+const minBulletin = 16
+
+func flag(on bool) uint8 {
+	if on {
+		return 1
+	}
+	return 0
+}

@@ -26,7 +26,8 @@ func TestEEEWakesUp(t *testing.T) {
 		{mfw.MediaBaseT, []string{"partner_eee=all", "eee_tx_lpi=0"}, 0},
 		{mfw.MediaBaseT, []string{"partner_eee=all", "eee=off"}, 0},
 		{mfw.MediaBaseT, []string{"partner_eee=1G"}, 0},
-		{mfw.MediaModule, []string{"partner_eee=all", "link_speed=10G"}, 0},
+		{mfw.MediaBaseT, []string{"partner_eee=all", "link_advertise=10G"}, 7360},
+		{mfw.MediaModule, []string{"partner_eee=all", "link_advertise=10G"}, 0},
 	} {
 		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: c.media}}})
 		e.set("eee_tx_timer", "100")

@@ -153,6 +153,14 @@ func TestHostSteering(t *testing.T) {
 	if n := e.n.ethtoolStat("gft_filter_drop"); n != 1 {
 		t.Errorf("%d packets dropped by a rule", n)
 	}
+	rules := Setting{"ntuple", "0 tcp4 dst-port 80 action 1, 1 tcp4 dst-port 81 action -1"}
+	e.set("ntuple", "none")
+	e.set("ntuple_filters", "0")
+	if err := e.n.dev.Set(rules); err == nil || queue(80) != 3 || queue(81) != 3 {
+		t.Errorf("without filters a rule counts: %v", err)
+	}
+	e.set("ntuple_filters", "1")
+	e.set(rules.Name, rules.Value)
 	before := e.n.dev.under.Config().Ethernet
 	for name, value := range map[string]string{
 		"channels": "5", "rss_table": "4", "rx_ring": "100", "rss_key": "01", "rx_macs": "01:00:5e:00:00:01", "rx_groups": "02:00:00:00:00:01",

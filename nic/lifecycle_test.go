@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -64,6 +65,47 @@ func TestPFParams(t *testing.T) {
 	a := n.dev.Verbs.Attr()
 	if a.MaxContext != 2 || a.MaxQP != 3 || a.MaxCQ != 6 || a.MaxMR != 4 || a.MaxSRQ != 1 || a.CNQs != 2 {
 		t.Errorf("limits %+v", a)
+	}
+	pd, err := n.dev.Verbs.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cq *verbs.CQ
+	for _, c := range []struct {
+		what   string
+		number int
+		create func() error
+	}{
+		{"contexts", 2, func() error { _, err := n.dev.Verbs.Open(nil); return err }},
+		{"CQs", 6, func() (err error) {
+			q, err := n.dev.Verbs.CreateCQ(1, nil)
+			cq = cmp.Or(q, cq)
+			return err
+		}},
+		{"QPs", 3, func() error { _, err := pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq}); return err }},
+		{"MRs", 4, func() error { _, err := pd.RegMR(make([]byte, 64), verbs.LocalWrite); return err }},
+		{"SRQs", 1, func() error { _, err := pd.CreateSRQ(1, 1); return err }},
+	} {
+		made := 0
+		for made <= c.number && c.create() == nil {
+			made++
+		}
+		if made != c.number {
+			t.Errorf("%d %s, want %d", made, c.what, c.number)
+		}
+	}
+	for want, rdma := range map[int]RDMA{2: {DesiredCNQs: 2, Limits: verbs.Limits{MaxCNQ: 4}}, 4: {Limits: verbs.Limits{MaxCNQ: 4}}} {
+		ctx, err := w.nic(Config{Name: fmt.Sprint("cnqs", want), Addrs: prefixes("10.0.0.2/24"), RDMA: rdma}).dev.Verbs.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vectors := 0
+		for _, err := ctx.CreateCQ(1, 0, nil); err == nil; _, err = ctx.CreateCQ(1, vectors, nil) {
+			vectors++
+		}
+		if vectors != want {
+			t.Errorf("%+v: %d completion vectors", rdma, vectors)
+		}
 	}
 	for _, c := range []struct {
 		rdma RDMA

@@ -261,8 +261,8 @@ func TestNoDelay(t *testing.T) {
 	}
 }
 
-// Parameters of the start-up that are set while the NIC runs decide on the
-// next connection.
+// Parameters of the start-up that are set while the NIC runs decide on the next
+// connection: on what its peer reads in the MPA request.
 func TestStartupParameters(t *testing.T) {
 	up := func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return c.saw(cm.ActiveComplete) }
 	for _, c := range []struct {
@@ -283,7 +283,7 @@ func TestStartupParameters(t *testing.T) {
 			func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && !cep.CRC }},
 		{"mpa_crc_strict", nil, []Setting{{"mpa_crc_strict", "1"}}, func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return c.saw(cm.Rejected) }},
 		{"try_gso", []Setting{{"try_gso", "1"}}, []Setting{{"try_gso", "1"}}, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.GSO }},
-		{"ird, ord", []Setting{{"ird", "3"}, {"ord", "5"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.IRD == 3 && cep.ORD == 5 }},
+		{"ird, ord", []Setting{{"ird", "3"}, {"ord", "5"}}, nil, func(c *rdmaEnd, cep iwarp.CEPInfo) bool { return up(c, cep) && cep.IRD == 5 && cep.ORD == 3 }},
 		{"relaxed_ird_negotiation=1", nil, nil, up},
 		{"relaxed_ird_negotiation=0", []Setting{{"relaxed_ird_negotiation", "0"}}, nil,
 			func(c *rdmaEnd, _ iwarp.CEPInfo) bool { return !c.saw(cm.ActiveComplete) }},
@@ -299,7 +299,7 @@ func TestStartupParameters(t *testing.T) {
 			t.Fatal(err)
 		}
 		var cep iwarp.CEPInfo
-		if list := a.dev.ShowCEP(); len(list) > 0 {
+		if list := b.dev.ShowCEP(); len(list) > 0 {
 			cep = list[len(list)-1]
 		}
 		if !c.want(x, cep) {

@@ -3,6 +3,7 @@ package nic
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,46 @@ func (e *ethernetHost) learn() {
 	for port := uint16(100); port < 400; port++ {
 		e.in(e.frame(e.n.dev.cfg.MAC, 0, port))
 		e.queueOf[port] = int(e.h.queues[0])
+	}
+}
+
+// A frame interrupts by the vector of its queue alone. With too few vectors queues share
+// some, MSI and a line have one for all, and a driver that polls has none.
+//
+// IT-01
+func TestVectorsOfQueues(t *testing.T) {
+	for _, c := range []struct {
+		set  fastlinq.Interrupts
+		want [4]uint64 // interrupts by the vector of each queue, for a frame of the first
+	}{
+		{fastlinq.Interrupts{}, [4]uint64{1, 0, 0, 0}},
+		{fastlinq.Interrupts{Vectors: 4}, [4]uint64{1, 0, 0, 1}}, // three for four queues
+		{fastlinq.Interrupts{Mode: "msi"}, [4]uint64{1, 1, 1, 1}},
+		{fastlinq.Interrupts{Mode: "inta"}, [4]uint64{1, 1, 1, 1}},
+		{fastlinq.Interrupts{Mode: "poll"}, [4]uint64{}},
+	} {
+		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: c.set}})
+		e.learn()
+		count := func() (n [4]uint64) {
+			for _, r := range e.n.dev.ShowIRQ() {
+				for q := range n {
+					if slices.Contains(strings.Split(r.User, ", "), fmt.Sprint("queue ", q)) {
+						n[q] = r.Interrupts
+					}
+				}
+			}
+			return n
+		}
+		before := count()
+		e.inbound(0, 1)
+		e.w.run(time.Millisecond)
+		after := count()
+		for q := range after {
+			after[q] -= before[q]
+		}
+		if after != c.want {
+			t.Errorf("%+v: interrupts %v, want %v", c.set, after, c.want)
+		}
 	}
 }
 

@@ -152,6 +152,10 @@ func TestSettingsAct(t *testing.T) {
 		{"first_delay=900ms", firstFPDU, 0.9},
 		{"nudge=50ms", nudgedAfter, 0.05},
 		{"nudge=500ms", nudgedAfter, 0.5},
+		{"ord=2", func(x *tried) float64 { return reads(x, x.a) }, 2},
+		{"ord=7", func(x *tried) float64 { return reads(x, x.a) }, 7},
+		{"ird=2", func(x *tried) float64 { return reads(x, x.b) }, 2},
+		{"ird=7", func(x *tried) float64 { return reads(x, x.b) }, 7},
 		{"mpa_crc_required=0 zcopy_tx=1", unacknowledgedWrite, 0},
 		{"mpa_crc_required=0 zcopy_tx=0", unacknowledgedWrite, 1},
 	} {
@@ -325,6 +329,33 @@ func crowded(x *tried) float64 {
 		x.t.Errorf("%s: no room for the third NIC", x.set)
 	}
 	return float64(old.dev.TCPEngine.Stats().Open)
+}
+
+// reads counts the Reads that a NIC issues at a time, on a connection that a opens and
+// for which the application names no number; b's names 8.
+func reads(x *tried, by *node) float64 {
+	ends := map[*node]*rdmaEnd{x.a: newEnd(x.t, x.a, 64), x.b: newEnd(x.t, x.b, 64)}
+	c, s := ends[x.a], ends[x.b]
+	to := netip.AddrPortFrom(peer4, rdmaPort)
+	if _, err := x.b.dev.CM.Listen(to, 1, s.handle, nil); err != nil {
+		x.t.Fatal(err)
+	}
+	if err := x.a.dev.CM.NewID(c.handle, nil).Connect(to, cm.Params{QP: c.qp}, x.now); err != nil {
+		x.t.Fatal(err)
+	}
+	x.until(time.Second, func() bool { return c.saw(cm.ActiveComplete) && s.saw(cm.PassiveComplete) })
+	c.post(verbs.OpWrite, 8, s) // the initiator is first
+	x.run(time.Second)
+	peer := x.b
+	if by == x.b {
+		peer = x.a
+	}
+	x.silent(peer) // its Responses are lost
+	for range 12 {
+		ends[by].post(verbs.OpRead, 8, ends[peer])
+	}
+	x.run(time.Second)
+	return float64(peer.dev.IWARP.Totals().RxMessages[rdmap.ReadRequestOp])
 }
 
 // firstFPDU is how long it takes to reach the peer.

@@ -134,7 +134,7 @@ func TestCallsOnIdealHardware(t *testing.T) {
 // functions with it, and no other.
 func TestTwoPortsWithTwoFunctions(t *testing.T) {
 	w := newWorld(t)
-	cfg := &ideal.Config{Ports: 2, Functions: 2}
+	cfg := &ideal.Config{Functions: []int{0, 0, 1, 1}}
 	dev, err := cfg.Open()
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestTwoPortsWithTwoFunctions(t *testing.T) {
 		for fn := range nics[p] {
 			n := &node{w: w, room: 64}
 			nics[p][fn] = w.attach(n, Config{Name: fmt.Sprint("nic", p, fn), Addrs: prefixes(addr(p, fn) + "/24"), Hardware: cfg},
-				Env{Pool: w.pool, Wire: n, Device: dev, Function: fn, Port: p})
+				Env{Pool: w.pool, Wire: n, Device: dev, Function: 2*p + fn, Port: p})
 		}
 	}
 	for _, at := range [][2]int{{0, 0}, {2, 0}, {0, 2}, {-1, 0}} { // taken, and not there

@@ -402,6 +402,10 @@ func (d *draft) checkCard(n *Node, links int, key conf.Node) error {
 				f.NIC.Port, links)
 		}
 	}
+	if c.Ideal {
+		return key.ErrorIf(links > len(c.Ports), "%s: %d links: its functions have %d ports: give a function the last "+
+			"one", n.Name, links, len(c.Ports))
+	}
 	return key.ErrorIf(links > c.Mode.Ports, "%s: %d links: port mode %s has %d ports", n.Name, links, c.Mode.Name,
 		c.Mode.Ports)
 }

@@ -267,8 +267,7 @@ func (a *Adapter) detach(d *Device) {
 	}
 }
 
-// FLR resets a function whose driver is gone (function level reset): it is free for
-// another NIC.
+// FLR implements hardware.Device.
 func (a *Adapter) FLR(fn int) {
 	d := a.functions[fn]
 	if d == nil {

@@ -32,6 +32,9 @@ const (
 type Device interface {
 	// Attach puts a NIC on a function.
 	Attach(fn int, e Env) (Function, error)
+	// FLR resets a function whose NIC is gone without a Close (function level reset): it
+	// is free for another one.
+	FLR(fn int)
 }
 
 // Function is what a NIC calls.

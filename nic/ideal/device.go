@@ -6,6 +6,7 @@ package ideal
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
@@ -15,10 +16,10 @@ import (
 // Kind names this hardware.
 const Kind = "ideal"
 
-// Config describes a device; 0 stands for 1.
+// Config describes a device. The zero value is one function on one port.
 type Config struct {
-	Ports     int
-	Functions int // of each port
+	// Functions have each the number of its port.
+	Functions []int
 }
 
 // Kind implements hardware.Config.
@@ -26,10 +27,11 @@ func (c *Config) Kind() string { return Kind }
 
 // Open implements hardware.Config.
 func (c *Config) Open() (hardware.Device, error) {
-	d := make(Device, max(1, c.Ports))
-	for p := range d {
-		d[p].functions = make([]*Function, max(1, c.Functions))
+	on := c.Functions
+	if on == nil {
+		on = []int{0}
 	}
+	d := &Device{on: on, functions: make([]*Function, len(on)), ports: make([]port, slices.Max(on)+1)}
 	return d, nil
 }
 
@@ -53,34 +55,36 @@ func (c *Config) Validate(s hardware.Shape) error {
 // Segments implements hardware.Config.
 func (c *Config) Segments() bool { return true }
 
-// Device is a device with its ports.
-type Device []port
-
-// port is a port with its functions, nil where no NIC is attached.
-type port struct {
-	functions []*Function
-	down      bool
+// Device is a device with its functions.
+type Device struct {
+	on        []int       // ports of the functions
+	functions []*Function // nil where no NIC is attached
+	ports     []port
 }
 
-// Attach implements hardware.Device. Functions are numbered within their port.
-func (d Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
-	ports, functions := len(d), len(d[0].functions)
+// port is a port: the state of its cable.
+type port struct{ down bool }
+
+// Attach implements hardware.Device.
+func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	switch {
-	case e.Port < 0 || e.Port >= ports || fn < 0 || fn >= functions:
-		return nil, fmt.Errorf("hardware ideal: no function %d of port %d: it has %d ports with %d functions each", fn,
-			e.Port, ports, functions)
-	case d[e.Port].functions[fn] != nil:
-		return nil, fmt.Errorf("hardware ideal: function %d of port %d is another NIC's", fn, e.Port)
+	case fn < 0 || fn >= len(d.on) || d.on[fn] != e.Port:
+		return nil, fmt.Errorf("hardware ideal: no function %d on port %d: the ports of its functions are %v", fn,
+			e.Port, d.on)
+	case d.functions[fn] != nil:
+		return nil, fmt.Errorf("hardware ideal: function %d is another NIC's", fn)
 	case e.Host != nil && e.Shape.VLAN != 0:
 		return nil, errors.New("hardware ideal does not tag the operating system's frames: remove vlan or the host " +
 			"TAP, or use hardware fastlinq")
 	}
-	p := &d[e.Port]
-	f := &Function{nic: e.NIC, verbs: e.Verbs, port: p, host: hostfn.None{}}
+	f := &Function{nic: e.NIC, verbs: e.Verbs, device: d, port: &d.ports[e.Port], host: hostfn.None{}}
 	if e.Host != nil {
 		f.host = &host{nic: e.NIC}
 	}
-	p.functions[fn] = f
-	f.nic.Carrier(hardware.Link{Up: !p.down})
+	d.functions[fn] = f
+	f.nic.Carrier(hardware.Link{Up: !f.port.down})
 	return f, nil
 }
+
+// FLR implements hardware.Device.
+func (d *Device) FLR(fn int) { d.functions[fn] = nil }

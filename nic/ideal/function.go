@@ -14,18 +14,19 @@ import (
 // Function is a NIC's function. What it inherits has nothing to do.
 type Function struct {
 	idle
-	nic   hardware.NIC
-	verbs *verbs.Device
-	port  *port
-	host  hostfn.Function
+	nic    hardware.NIC
+	verbs  *verbs.Device
+	device *Device
+	port   *port
+	host   hostfn.Function
 }
 
 // Signal implements hardware.Function: the link of all functions of the port
 // follows its carrier. Who calls announces its addresses itself.
 func (f *Function) Signal(on bool, now frame.Time) {
 	f.port.down = !on
-	for _, o := range f.port.functions {
-		if o == nil {
+	for _, o := range f.device.functions {
+		if o == nil || o.port != f.port {
 			continue
 		}
 		o.nic.Enter(now)
@@ -51,8 +52,8 @@ const speed = 100_000
 
 // Close implements hardware.Function: the function is free for another NIC.
 func (f *Function) Close(frame.Time) error {
-	if i := slices.Index(f.port.functions, f); i >= 0 {
-		f.port.functions[i] = nil
+	if i := slices.Index(f.device.functions, f); i >= 0 {
+		f.device.functions[i] = nil
 	}
 	return nil
 }

@@ -9,17 +9,40 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
+	"tapir/nic/ideal"
 	"tapir/nic/tap"
 	"tapir/nic/verbs"
+	"tapir/wire/ether"
 )
 
 // Card is a device with several functions, each of which is a NIC.
 type Card struct {
-	fastlinq.AdapterConfig
-	Name  string
-	Ports []Port
-	MTU   int // the largest of the functions
+	fastlinq.AdapterConfig // of ideal hardware only Functions
+	Ideal                  bool
+	Name                   string
+	Ports                  []Port
+	MTU                    int // the largest of the functions
 }
+
+// Open makes the device.
+func (c *Card) Open() (hardware.Device, error) {
+	if c.Ideal {
+		return (&ideal.Config{Functions: c.Functions}).Open()
+	}
+	return fastlinq.NewAdapter(c.AdapterConfig)
+}
+
+// TagLen is what outer VLANs add to a frame.
+func (c *Card) TagLen() int {
+	if c.tags() {
+		return ether.TagLen
+	}
+	return 0
+}
+
+// tags tells whether each function has an outer VLAN.
+func (c *Card) tags() bool { return c.MF == fastlinq.OVLAN || c.MF == fastlinq.UFP }
 
 // Port is a port of a card.
 type Port struct {
@@ -52,9 +75,11 @@ func (d *Draft) CardFields() []conf.Field {
 	port := new(Port)
 	return []conf.Field{
 		{Name: "port_mode", Expect: "ports of a card and its engines: " + strings.Join(fastlinq.PortModes(), ", "),
-			Schema: conf.Choice(fastlinq.PortModes()...), Set: conf.Word(&d.PortMode, fastlinq.PortModes()...)},
+			Schema: conf.Choice(fastlinq.PortModes()...),
+			Set:    d.ofFastLinQ("port_mode", conf.Word(&d.PortMode, fastlinq.PortModes()...))},
 		{Name: "mf_mode", Expect: "npar, ovlan or ufp: how functions of one port are told apart",
-			Schema: conf.Choice("npar", "ovlan", "ufp"), Set: conf.Word(&d.MFMode, "npar", "ovlan", "ufp")},
+			Schema: conf.Choice("npar", "ovlan", "ufp"),
+			Set:    d.ofFastLinQ("mf_mode", conf.Word(&d.MFMode, "npar", "ovlan", "ufp"))},
 		{Name: "ports", Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
 			conf.Object(port.fields())}}),
 			Node: func(n conf.Node) error {
@@ -69,6 +94,23 @@ func (d *Draft) CardFields() []conf.Field {
 				return nil
 			})
 		}},
+	}
+}
+
+// notIdeal says why an ideal card has no such setting.
+var notIdeal = map[string]string{
+	"port_mode": "hardware ideal has no port modes: its ports are those in `ports`, and those that functions name",
+	"mf_mode": "hardware ideal has no management firmware that gives out outer VLANs: functions of one port are told " +
+		"apart by station address: leave mf_mode out",
+}
+
+// ofFastLinQ refuses a setting that an ideal card has not.
+func (d *Draft) ofFastLinQ(name string, set conf.Setter) conf.Setter {
+	return func(v string) error {
+		if d.ideal() {
+			return conf.Refusal(notIdeal[name])
+		}
+		return set(v)
 	}
 }
 
@@ -139,11 +181,11 @@ func (d *Draft) Finish() ([]Config, error) {
 		}
 		return []Config{d.Config}, d.Validate()
 	}
-	mode, err := fastlinq.ParsePortMode(d.PortMode)
+	mode, err := d.portMode()
 	if err != nil {
-		return nil, fmt.Errorf("port_mode: expected one of %s", strings.Join(fastlinq.PortModes(), ", "))
+		return nil, err
 	}
-	card := &Card{Name: d.Name, Ports: d.Ports,
+	card := &Card{Name: d.Name, Ports: d.Ports, Ideal: d.ideal(),
 		AdapterConfig: fastlinq.AdapterConfig{Mode: mode, MF: mfModes[d.MFMode]}}
 	if problem := d.refused(&mode); problem != "" {
 		return nil, fmt.Errorf("%s: %s", d.Name, problem)
@@ -161,15 +203,20 @@ func (d *Draft) Finish() ([]Config, error) {
 		if err := read(d.functionFields(c)); err != nil {
 			return nil, err
 		}
+		for card.Ideal && len(card.Ports) <= c.Port {
+			card.Ports = append(card.Ports, Port{})
+		}
 		card.Functions = append(card.Functions, c.Port)
 		card.MTU = max(card.MTU, c.WithDefaults().MTU)
-		c.TAP, c.TAPIP = card.Ports[min(c.Port, mode.Ports-1)].TAP, nil
+		c.TAP, c.TAPIP = card.Ports[min(c.Port, len(card.Ports)-1)].TAP, nil
 		if mode.CMT {
 			c.FastLinQ().Engines = mode.Engines
 		}
 	}
-	if err := card.AdapterConfig.Validate(); err != nil {
-		return nil, fmt.Errorf("functions: %w", err)
+	if !card.Ideal {
+		if err := card.AdapterConfig.Validate(); err != nil {
+			return nil, fmt.Errorf("functions: %w", err)
+		}
 	}
 	for i := range list {
 		if err := d.check(&list[i]); err != nil {
@@ -179,6 +226,24 @@ func (d *Draft) Finish() ([]Config, error) {
 	return list, nil
 }
 
+// maxPorts and maxFunctions bound an ideal card.
+const (
+	maxPorts     = 4
+	maxFunctions = 16
+)
+
+// portMode is that of a FastLinQ card; an ideal one has the ports that are named.
+func (d *Draft) portMode() (fastlinq.PortMode, error) {
+	if d.ideal() {
+		return fastlinq.PortMode{Name: "of hardware ideal", Ports: max(1, len(d.Ports)), Functions: maxFunctions}, nil
+	}
+	m, err := fastlinq.ParsePortMode(d.PortMode)
+	if err != nil {
+		err = fmt.Errorf("port_mode: expected one of %s", strings.Join(fastlinq.PortModes(), ", "))
+	}
+	return m, err
+}
+
 // refused is what the entry of a card cannot have.
 func (d *Draft) refused(m *fastlinq.PortMode) string {
 	return cmp.Or(
@@ -186,13 +251,17 @@ func (d *Draft) refused(m *fastlinq.PortMode) string {
 		conf.Problem(len(d.Ports) > m.Ports, "ports: %d TAPs: port mode %s has %d", len(d.Ports), m.Name, m.Ports),
 		conf.Problem(len(d.Addrs()) > 0 || d.HostTAP != "" || d.MAC != [6]byte{}, "ip, mac and host_tap are of one "+
 			"function: give them there"),
-		conf.Problem(d.ideal(), "hardware ideal has no functions here: use fastlinq"),
+		conf.Problem(d.ideal() && d.PortMode != "", "port_mode: %s", notIdeal["port_mode"]),
+		conf.Problem(d.ideal() && d.MFMode != "", "mf_mode: %s", notIdeal["mf_mode"]),
+		conf.Problem(d.ideal() && (len(d.Ports) > maxPorts || len(d.functions) > maxFunctions),
+			"hardware ideal has up to %d ports and %d functions, not %d and %d", maxPorts, maxFunctions, len(d.Ports),
+			len(d.functions)),
 		conf.Problem(d.Config.Engines() > 1, "engines follow from port_mode: leave it out"))
 }
 
 // check finds what is wrong with a function.
 func (d *Draft) check(c *Config) error {
-	if err := c.Validate(); err != nil {
+	if err := c.Validate(); err != nil || c.Card.Ideal {
 		return err
 	}
 	iwarp := c.NIC.RDMA.Personality == verbs.IWARP
@@ -202,8 +271,7 @@ func (d *Draft) check(c *Config) error {
 	if err := c.Card.Fits(c.Function, c.Queues, c.NIC.RDMA.MaxCNQ); err != nil {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
-	tags := c.Card.MF == fastlinq.OVLAN || c.Card.MF == fastlinq.UFP
-	if tag := c.FastLinQ().Link.OVLAN; tags != (tag != 0) {
+	if tag := c.FastLinQ().Link.OVLAN; c.Card.tags() != (tag != 0) {
 		return fmt.Errorf("%s: ovlan %d: a function has an outer VLAN with mf_mode ovlan or ufp, and only then",
 			c.Name, tag)
 	}

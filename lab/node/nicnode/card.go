@@ -7,11 +7,10 @@ import (
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/node"
 	"tapir/nic"
-	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
 	"tapir/nic/loop"
 	"tapir/nic/npar"
 	"tapir/nic/tap"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -19,12 +18,12 @@ import (
 // run on, the ports and the chip. A NIC with a device of its own has none: nil.
 type card struct {
 	node.Base
-	cfg     *nicconf.Card
-	cards   *node.Cards
-	npar    *npar.Card
-	adapter *fastlinq.Adapter
-	ports   []cardPort // nil where no function is
-	most    int        // octets of a frame
+	cfg    *nicconf.Card
+	cards  *node.Cards
+	npar   *npar.Card
+	device hardware.Device
+	ports  []cardPort // nil where no function is
+	most   int        // octets of a frame
 
 	mu    sync.Mutex
 	users int
@@ -74,7 +73,7 @@ func (c *card) start(cfg *nicconf.Config, env node.Env) (err error) {
 		return err
 	}
 	c.npar = npar.New(c.Loop.Pool(), len(c.ports), c.cfg.Functions)
-	if c.adapter, err = fastlinq.NewAdapter(c.cfg.AdapterConfig); err != nil {
+	if c.device, err = c.cfg.Open(); err != nil {
 		return err
 	}
 	for _, i := range c.cfg.Functions {
@@ -100,7 +99,7 @@ func (c *card) start(cfg *nicconf.Config, env node.Env) (err error) {
 
 // openPort opens the TAP of a port.
 func (c *card) openPort(i int, vnet bool) error {
-	of, p, mtu := &c.cfg.Ports[i], &c.ports[i], c.cfg.MTU+c.tagLen()
+	of, p, mtu := &c.cfg.Ports[i], &c.ports[i], c.cfg.MTU+c.cfg.TagLen()
 	t, err := c.Space.OpenTAP(tap.Config{Name: of.TAP, Vnet: vnet}, 1, &c.Undo)
 	if err != nil {
 		return err
@@ -129,14 +128,6 @@ func (c *card) openPort(i int, vnet bool) error {
 	c.most = mtu + linkHeaders
 	c.npar.Connect(i, p.port)
 	return nil
-}
-
-// tagLen is what outer tags add to a frame.
-func (c *card) tagLen() int {
-	if c.cfg.MF == fastlinq.OVLAN || c.cfg.MF == fastlinq.UFP {
-		return ether.TagLen
-	}
-	return 0
 }
 
 // carrier tells the functions of the port.
@@ -180,7 +171,7 @@ func (n *Node) buildFunction(env *nic.Env) (err error) {
 	}
 	slot := c.npar.Slot(n.cfg.Function)
 	env.Wire, env.Line, env.Tagged = slot, slot.Line(), slot.SetTag
-	env.Device, env.Function, env.Port = c.adapter, n.cfg.Function, n.cfg.Port
+	env.Device, env.Function, env.Port = c.device, n.cfg.Function, n.cfg.Port
 	env.Laser = func(on bool) {
 		_ = p.tap.SetCarrier(on) // a kernel that cannot: the other end does not notice
 	}
@@ -227,7 +218,7 @@ func (c *card) release(n *Node) {
 	}
 	_ = n.DoWait(func(frame.Time) { // fails if the card has ended, and all with it
 		c.npar.Slot(n.cfg.Function).Leave()
-		c.adapter.FLR(n.cfg.Function) // of one that was not closed
+		c.device.FLR(n.cfg.Function) // of one that was not closed
 		for _, q := range n.ports {
 			n.Loop.RemoveQueue(q)
 		}

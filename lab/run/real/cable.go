@@ -21,7 +21,7 @@ type cable struct {
 	down  bool
 	mtu   int       // octets of IP
 	part  *part     // of the lab's capture; nil if there is none
-	ports [2]string // TAPs of ends that negotiate
+	ports [2]string // TAPs of ends that have one
 	talks negotiations
 }
 
@@ -47,8 +47,8 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 			}
 			return nil, err
 		}
-		if n.negotiates() {
-			c.ports[i] = n.ports[len(n.ports)-1]
+		if ports := len(n.ports); ports > 0 {
+			c.ports[i] = n.ports[ports-1]
 		}
 		if n.Kind == topo.NIC && n.NIC.MTU == 0 && t.MTU != 0 {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))

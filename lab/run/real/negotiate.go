@@ -12,10 +12,22 @@ import (
 	"tapir/nic/linkmode"
 )
 
-// negotiates tells whether the node's ports negotiate with the other ends of their
-// links: those of kernels, guests and fabrics do not.
-func (n *node) negotiates() bool {
-	return n.Kind == topo.Switch || n.Kind == topo.NIC && n.NIC.FastLinQ() != nil
+// speaker is whose control socket speaks for an end of a link, if that negotiates: for
+// the port of a card that of the first function there. The ports of kernels, guests and
+// fabrics do not, nor does ideal hardware: nil.
+func (c *cable) speaker(end int) *node {
+	n := c.ends[end]
+	if n.Kind == topo.Card {
+		i := slices.IndexFunc(n.functions, func(f *node) bool { return n.ports[f.NIC.Port] == c.ports[end] })
+		if i < 0 {
+			return nil
+		}
+		n = n.functions[i]
+	}
+	if n.Kind == topo.Switch || n.Kind == topo.NIC && n.NIC.FastLinQ() != nil {
+		return n
+	}
+	return nil
 }
 
 // negotiations are what the ends of a link tell each other, until one starts again.
@@ -49,7 +61,7 @@ func (b *bed) cablesOf(n *node) (all []*cable) {
 // that changes. This process carries it, by the control sockets of both ends.
 func (b *bed) negotiate(ctx context.Context, cables []*cable) error {
 	return lifecycle.Each(cables, func(c *cable) error {
-		if !c.ends[0].negotiates() || !c.ends[1].negotiates() {
+		if c.speaker(0) == nil || c.speaker(1) == nil {
 			return nil
 		}
 		c.talks.end()
@@ -63,8 +75,8 @@ func (b *bed) negotiate(ctx context.Context, cables []*cable) error {
 		}
 		talking, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		c.talks.cancel = cancel
-		for i, n := range c.ends {
-			if n.Kind == topo.NIC { // what a switch offers does not change
+		for i := range c.ends {
+			if c.speaker(i).Kind == topo.NIC { // what a switch offers does not change
 				c.talks.running.Go(func() { b.renegotiate(talking, c, i, &offers[i]) })
 			}
 		}
@@ -82,12 +94,12 @@ func (b *bed) renegotiate(ctx context.Context, c *cable, end int, offer *linkmod
 
 // exchange waits until an end offers something that is not known, and tells the other.
 func (b *bed) exchange(ctx context.Context, c *cable, end int, known, offer *linkmode.Ability) error {
-	err := b.ask(c.ends[end].Name, func(s *ctl.Client) (err error) {
+	err := b.ask(c.speaker(end).Name, func(s *ctl.Client) (err error) {
 		*offer, err = s.LinkOffer(ctx, c.ports[end], known)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	return b.ask(c.ends[1-end].Name, func(s *ctl.Client) error { return s.LinkPartner(ctx, c.ports[1-end], *offer) })
+	return b.ask(c.speaker(1-end).Name, func(s *ctl.Client) error { return s.LinkPartner(ctx, c.ports[1-end], *offer) })
 }

@@ -4,14 +4,14 @@ import (
 	lifecycle "tapir/lab/node"
 	"tapir/lab/topo"
 	"tapir/nic"
-	"tapir/nic/fastlinq"
+	"tapir/nic/hardware"
 	"tapir/nic/npar"
 )
 
 // card is a device with several functions, whose ports are the links of its node.
 type card struct {
 	*npar.Card
-	adapter   *fastlinq.Adapter
+	device    hardware.Device
 	functions []*node
 }
 
@@ -22,7 +22,7 @@ func (n *node) buildCard() (err error) {
 	for i, e := range n.ends {
 		n.card.Connect(i, e)
 	}
-	n.card.adapter, err = fastlinq.NewAdapter(cfg.AdapterConfig)
+	n.card.device, err = cfg.Open()
 	n.engine = n.card
 	return err
 }
@@ -35,7 +35,7 @@ func (n *node) join(cfg nic.Config) (err error) {
 	}
 	s := c.Slot(i)
 	n.card, n.ends = c, n.lab.node(n.Card).ends[port:port+1]
-	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: s, Clock: n.lab.world, Device: c.adapter,
+	n.dev, err = nic.New(cfg, nic.Env{Pool: n.lab.world.Pool, Wire: s, Clock: n.lab.world, Device: c.device,
 		Function: i, Port: port, Line: s.Line(), Tagged: s.SetTag})
 	n.engine = n.dev
 	if err == nil {
@@ -48,7 +48,7 @@ func (n *node) join(cfg nic.Config) (err error) {
 func (n *node) reset() {
 	if n.Card != "" {
 		n.card.Slot(n.NIC.Function).Leave()
-		n.card.adapter.FLR(n.NIC.Function)
+		n.card.device.FLR(n.NIC.Function)
 	}
 }
 

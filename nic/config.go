@@ -106,8 +106,9 @@ type Env struct {
 	// Line is the transmitter of a port that functions share; nil: the NIC's own.
 	Line *port.Line
 	// Tagged is told the outer VLAN tag that the port puts on all frames of the
-	// function, TPID 0: none; nil: the port puts none.
-	Tagged func(ether.Tag)
+	// function, TPID 0: none, and whether a frame's own VLAN tag decides on its
+	// priority; nil: the port puts none.
+	Tagged func(t ether.Tag, inner bool)
 	// Observe starts and ends the observation of the wire for PTP event
 	// messages, whose frames then tell when they were seen; nil: nothing to
 	// observe, as in virtual time.

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"tapir/wire/arp"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/ip"
 )
 
 // functions are the NICs of one device.
@@ -29,6 +31,7 @@ type functions struct {
 	chip  *fastlinq.Adapter
 	devs  []*Device
 	wires []*cable
+	host  *hostSide // of the functions that are attached from now on; nil: none
 	now   frame.Time
 }
 
@@ -92,8 +95,11 @@ func prepareFunctions(t *testing.T, mode string, mf fastlinq.MFMode, ports []int
 // attach puts a NIC on a function, and its carrier up.
 func (x *functions) attach(i, port int, cfg Config) error {
 	s := x.card.Slot(i)
-	d, err := New(cfg, Env{Pool: x.pool, Wire: s, Device: x.chip, Function: i, Port: port, Line: s.Line(),
-		Tagged: s.SetTag})
+	env := Env{Pool: x.pool, Wire: s, Device: x.chip, Function: i, Port: port, Line: s.Line(), Tagged: s.SetTag}
+	if x.host != nil {
+		env.Host, env.Reserver = x.host, x.host
+	}
+	d, err := New(cfg, env)
 	if err != nil {
 		return err
 	}
@@ -386,5 +392,133 @@ func TestOuterTags(t *testing.T) {
 	}
 	if err := x.devs[1].Set(Setting{"link_speed", "10G"}); err == nil || !strings.Contains(err.Error(), "f0, the first function of port 0") {
 		t.Errorf("the second function sets the link's speed: %v", err)
+	}
+}
+
+// fromHost has the operating system of a function send a frame with VLAN tags, and
+// returns the outer tag that it has on the wire of port 0.
+func (x *functions) fromHost(fn int, own ...ether.Tag) ether.Tag {
+	x.Helper()
+	x.now += frame.Time(time.Millisecond) // the line is free
+	x.rest()
+	h := ether.Header{Dst: ether.Addr{2, 9, 9, 9, 9, 9}, Src: x.devs[fn].Config().MAC, Type: ether.TypeIPv4}
+	h.NTags = copy(h.Tags[:], own)
+	f := x.pool.Get(128)
+	f.Append(append(h.AppendTo(nil), packet(ip.Header{Proto: ip.ProtoUDP, Src: nic4, Dst: peer4}, make([]byte, 8))...))
+	x.wires[0].sent = nil
+	x.card.Receive(npar.HostPort+frame.Port(fn), []*frame.Frame{f}, x.now)
+	x.rest()
+	if len(x.wires[0].sent) != 1 {
+		x.Fatalf("%d frames", len(x.wires[0].sent))
+	}
+	got, _, err := ether.Parse(x.wires[0].sent[0])
+	if err != nil || got.NTags != 1+len(own) {
+		x.Fatalf("%+v, %v", got, err)
+	}
+	return got.Tags[0]
+}
+
+// With UFP the switch decides on the priority in the outer tag, by the traffic class of
+// the function, or has the operating system do so by its own tags; frames without one
+// have the class. An event changes the next frame. An S-tag always has the priority
+// of the operating system.
+//
+// XX-07 XX-09
+func TestUFP(t *testing.T) {
+	for mf, tpid := range map[fastlinq.MFMode]uint16{fastlinq.OVLAN: ether.TypeQinQ, fastlinq.UFP: ether.TypeVLAN} {
+		x, cfgs := prepareFunctions(t, "1x25G", mf, []int{0, 0}, func(i int, c *Config) {
+			c.Hardware.(*fastlinq.Config).Link = settings.Link{OVLAN: uint16(100 + i)}
+		})
+		x.host = &hostSide{room: 64, held: map[netip.AddrPort]bool{}}
+		for i, cfg := range cfgs {
+			if err := x.attach(i, 0, cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		outer := func(pcp, vid uint16) ether.Tag { return ether.Tag{TPID: tpid, TCI: pcp<<13 | vid} }
+		own := ether.Tag{TPID: ether.TypeVLAN, TCI: 6<<13 | 7}
+		if mf == fastlinq.OVLAN {
+			if got := x.fromHost(0, own); got != outer(6, 100) {
+				t.Errorf("S-tag %+v", got)
+			}
+			if err := x.devs[0].Set(Setting{"ufp_tc", "5"}); err == nil || !strings.Contains(err.Error(), "mf_mode ufp") {
+				t.Errorf("a traffic class without UFP: %v", err)
+			}
+			continue
+		}
+		for _, c := range []struct {
+			set               []Setting
+			own, without, vid uint16 // priorities of frames with a tag of their own and without
+		}{
+			{nil, 0, 0, 100}, {[]Setting{{"ufp_tc", "5"}}, 5, 5, 100}, {[]Setting{{"ufp_pri", "os"}}, 6, 5, 100},
+			{[]Setting{{"ufp_tc", "2"}, {"ovlan", "200"}}, 6, 2, 200}, {[]Setting{{"ufp_pri", "vnic"}}, 2, 2, 200},
+		} {
+			if err := x.devs[0].Set(c.set...); err != nil {
+				t.Fatal(err)
+			}
+			x.rest()
+			if with, without := x.fromHost(0, own), x.fromHost(0); with != outer(c.own, c.vid) || without != outer(c.without, c.vid) {
+				t.Errorf("%v: outer tags %+v and %+v", c.set, with, without)
+			}
+			if got := x.fromHost(1, own); got != outer(0, 101) {
+				t.Errorf("%v: the neighbor's outer tag %+v", c.set, got)
+			}
+		}
+	}
+}
+
+// With UFP the switch divides the port: by the least parts of functions that compete, and
+// none sends more than its largest. An event changes either.
+//
+// XX-07
+func TestUFPBandwidth(t *testing.T) {
+	x, cfgs := prepareFunctions(t, "2x10G", fastlinq.UFP, []int{0, 0}, func(i int, c *Config) {
+		c.Hardware.(*fastlinq.Config).Link = settings.Link{OVLAN: uint16(100 + i)}
+	})
+	x.host = &hostSide{room: 64, held: map[netip.AddrPort]bool{}}
+	for i, cfg := range cfgs {
+		if err := x.attach(i, 0, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		set  [2][]Setting
+		want [2]int // frames of 1250 octets with their part of the line, of 2000 that 1 Gb/s carries in 20 ms
+	}{
+		{[2][]Setting{{{"link_speed", "1G"}}, nil}, [2]int{1000, 1000}},
+		{[2][]Setting{{{"bw_min", "60"}}, {{"bw_min", "20"}}}, [2]int{1500, 500}},
+		{[2][]Setting{{{"bw_min", "5"}, {"bw_max", "10"}}, nil}, [2]int{200, 1800}},
+	} {
+		for i, set := range c.set {
+			if err := x.devs[i].Set(set...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x.rest()
+		var got [2]int
+		for step := range 300 {
+			x.now += frame.Time(100 * time.Microsecond)
+			for fn := range got {
+				for range 20 {
+					h := ether.Header{Dst: ether.Addr{2, 9, 9, 9, 9, 9}, Src: x.devs[fn].Config().MAC, Type: ether.TypeIPv4}
+					f := x.pool.Get(1250)
+					f.Append(append(h.AppendTo(nil), make([]byte, 1250-24-4-14)...)) // less preamble, FCS, gap and tag
+					x.card.Receive(npar.HostPort+frame.Port(fn), []*frame.Frame{f}, x.now)
+				}
+			}
+			x.wires[0].sent = nil
+			x.rest()
+			for _, b := range x.wires[0].sent {
+				if step >= 100 { // the queues are full
+					got[binary.BigEndian.Uint16(b[14:])&0xfff-100]++
+				}
+			}
+		}
+		for i, want := range c.want {
+			if got[i] < want*9/10 || got[i] > want*11/10 {
+				t.Errorf("%v: %v frames, want %v", c.set, got, c.want)
+				break
+			}
+		}
 	}
 }

@@ -163,6 +163,8 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"eee_advertise":  {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{EEE: settings.LinkEEE{Caps: linkmode.EEE10G}}}}},
 		"bw_min":         {"7", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMin: 7}}}},
 		"ovlan":          {"100", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{OVLAN: 100}}}},
+		"ufp_tc":         {"5", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{UFP: settings.UFP{TC: 5}}}}},
+		"ufp_pri":        {"os", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{UFP: settings.UFP{OS: true}}}}},
 		"bw_max":         {"70", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{BandwidthMax: 70}}}},
 		"partner_speeds": {"10G", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Speeds: linkmode.Speed10G}}}}},
 		"partner_forced": {"1", Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Partner: mfw.Partner{Forced: true}}}}},

@@ -244,7 +244,7 @@ func (a *Adapter) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	}
 	a.functions[fn] = d
 	a.fw.SetAddress(fn, d.cfg.MAC, uint16(d.cfg.MTU))
-	a.fw.SetOVLAN(fn, d.cfg.Link.OVLAN)
+	a.setOuter(fn, &d.cfg.Link)
 	if e.Laser != nil {
 		a.lasers[d.port] = e.Laser
 	}
@@ -300,6 +300,14 @@ func (d driver) wake() {
 	}
 }
 
+// setOuter has the management firmware give a function its outer VLAN.
+func (a *Adapter) setOuter(fn int, l *settings.Link) {
+	a.fw.SetOVLAN(fn, l.OVLAN)
+	if a.cfg.MF == UFP {
+		a.fw.SetUFP(fn, l.UFP.TC, l.UFP.OS)
+	}
+}
+
 // checkPort refuses settings of a port that is another function's, and tags where
 // functions have none.
 func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
@@ -311,6 +319,8 @@ func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
 			lead.cfg.Name, d.port)
 	case !tags && to.Link.OVLAN != 0:
 		return fmt.Errorf("ovlan %d: functions have outer VLANs with mf_mode ovlan or ufp", to.Link.OVLAN)
+	case a.cfg.MF != UFP && to.Link.UFP != settings.UFP{}:
+		return errors.New("ufp_tc and ufp_pri are of functions with mf_mode ufp")
 	case tags && to.Link.OVLAN == 0:
 		return errors.New("ovlan: with mf_mode ovlan or ufp each function has an outer VLAN: give it one")
 	}

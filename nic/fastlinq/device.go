@@ -91,7 +91,7 @@ type Device struct {
 	drops  frame.Drops
 	sched  *pacing.Node // the function in the transmit scheduler of its port
 	both   *pacing.Node // its host function, on one engine or two
-	tagged func(ether.Tag)
+	tagged func(t ether.Tag, inner bool)
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue

@@ -28,14 +28,20 @@ func (c *coreMFW) Init() error {
 	return nil
 }
 
+// outerOf is the outer VLAN that the firmware gives a function.
+func outerOf(i mfw.FuncInfo) ecore.OuterVLAN {
+	if i.OVLAN == mfw.NoOVLAN {
+		return ecore.OuterVLAN{}
+	}
+	return ecore.OuterVLAN{ID: i.OVLAN, TC: i.TC, OSPriority: i.OSPriority}
+}
+
 // FuncInfo leaves the choice of the RDMA protocol to the configuration: NVMs
 // name RoCE only.
 func (c *coreMFW) FuncInfo() (ecore.FuncInfo, error) {
 	i := c.mcp.Info()
-	f := ecore.FuncInfo{MAC: i.MAC, MTU: int(i.MTU), Caps: c.caps, Port: c.port, MFWVersion: c.mcp.Version()}
-	if i.OVLAN != mfw.NoOVLAN {
-		f.OVLAN = i.OVLAN
-	}
+	f := ecore.FuncInfo{MAC: i.MAC, MTU: int(i.MTU), Caps: c.caps, Port: c.port, MFWVersion: c.mcp.Version(),
+		OuterVLAN: outerOf(i)}
 	f.Personality = [...]ecore.Personality{mfw.ProtocolEthernet: ecore.Eth, mfw.ProtocolISCSI: ecore.ISCSI,
 		mfw.ProtocolFCoE: ecore.FCoE, mfw.ProtocolRoCE: ecore.EthRoCE}[i.Protocol&3]
 	return f, nil

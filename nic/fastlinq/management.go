@@ -60,8 +60,8 @@ func (d driver) composeMFW() error {
 		Recovery:    d.recover,
 		HWError:     d.hwError,
 		Transceiver: func(mfw.TransceiverState, uint8) { m.events.transceivers++ },
-		STag: func(tag uint16, now frame.Time) {
-			d.core.dev.UpdateOuter(tag, now, func(_ frame.Time, err error) { m.note(err) })
+		Outer: func(now frame.Time) {
+			d.core.dev.UpdateOuter(outerOf(m.mcp.Info()), now, func(_ frame.Time, err error) { m.note(err) })
 		},
 		Stats: d.protocolStats,
 	})
@@ -288,7 +288,7 @@ func (d driver) faults(was *settings.Board) {
 		m.fw.SetPartner(d.port, cmp.Or(l.Partner, m.partner))
 	}
 	m.fw.SetBandwidth(d.fn, l.BandwidthMin, l.BandwidthMax)
-	m.fw.SetOVLAN(d.fn, l.OVLAN)
+	d.adapter.setOuter(d.fn, l)
 	if b.FanFailed && !was.FanFailed {
 		m.fw.FailFan()
 	}

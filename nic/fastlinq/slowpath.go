@@ -11,7 +11,6 @@ import (
 	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/rdma"
 	"tapir/nic/fastlinq/status"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -144,7 +143,7 @@ func (d *Device) commonRamrods(engine int, el spq.Element) (uint8, uint64) {
 // tag has the port put an outer tag on the function's frames.
 func (d driver) tag(t ecore.Outer) {
 	if d.tagged != nil {
-		d.tagged(ether.Tag(t))
+		d.tagged(t.Tag, t.Inner)
 	}
 }
 

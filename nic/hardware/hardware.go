@@ -214,8 +214,9 @@ type Env struct {
 	// Laser is called when the port's transmitter is switched; nil: nobody notices.
 	Laser func(on bool)
 	// Tagged is told the outer VLAN tag that the firmware has the port put on all
-	// frames of the function, TPID 0: none; nil: the port puts none.
-	Tagged func(ether.Tag)
+	// frames of the function, TPID 0: none, and whether a frame's own VLAN tag decides
+	// on its priority; nil: the port puts none.
+	Tagged func(t ether.Tag, inner bool)
 }
 
 // Second is the world of the second engine if it has a thread of its own.

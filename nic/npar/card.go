@@ -59,6 +59,7 @@ type Slot struct {
 	fn    Function // nil: nobody is there
 	parts Parts
 	tag   ether.Tag
+	inner bool           // a frame's own tag decides on the priority in that one
 	batch []*frame.Frame // of the wire
 	// in are frames from neighbors, late those of them that found no room, and done
 	// the numbers of frames that went to neighbors, until the next Poll.
@@ -110,8 +111,19 @@ func (s *Slot) Leave() {
 	s.fn, s.parts, s.in, s.late, s.done = nil, Parts{}, nil, nil, nil
 }
 
-// SetTag says which outer tag the function's frames have, TPID 0: none.
-func (s *Slot) SetTag(t ether.Tag) { s.tag = t }
+// SetTag says which outer tag the function's frames have, TPID 0: none. With inner the
+// priority in a frame's own VLAN tag goes into it.
+func (s *Slot) SetTag(t ether.Tag, inner bool) { s.tag, s.inner = t, inner }
+
+// outer is the outer tag of a frame.
+func (s *Slot) outer(b []byte) ether.Tag {
+	const priority = 7 << 13
+	t := s.tag
+	if s.inner && len(b) >= ether.HeaderLen+ether.TagLen && binary.BigEndian.Uint16(b[12:]) == ether.TypeVLAN {
+		t.TCI = t.TCI&^priority | binary.BigEndian.Uint16(b[14:])&priority
+	}
+	return t
+}
 
 // Room implements frame.Link.
 func (s *Slot) Room() int { return s.on.link.Room() }
@@ -120,7 +132,7 @@ func (s *Slot) Room() int { return s.on.link.Room() }
 // neighbor.
 func (s *Slot) Transmit(f *frame.Frame) {
 	if s.tag.TPID != 0 {
-		if f = s.card.push(f, s.tag); f == nil {
+		if f = s.card.push(f, s.outer(f.Bytes())); f == nil {
 			return // as a frame is lost on a wire
 		}
 	} else if len(s.on.slots) > 1 {

@@ -275,6 +275,9 @@ func (d *Draft) check(c *Config) error {
 		return fmt.Errorf("%s: ovlan %d: a function has an outer VLAN with mf_mode ovlan or ufp, and only then",
 			c.Name, tag)
 	}
+	if c.Card.MF != fastlinq.UFP && c.FastLinQ().Link.UFP != (fastlinq.Link{}).UFP {
+		return fmt.Errorf("%s: ufp_tc and ufp_pri are of functions with mf_mode ufp", c.Name)
+	}
 	return nil
 }
 

@@ -50,6 +50,7 @@ func TestCards(t *testing.T) {
 		card("mf_mode: ovlan; hardware: ideal", many(2, "")...):                                                               "n.yaml:3:14: mf_mode: hardware ideal has no management firmware",
 		card("hardware: ideal", "ip: 10.0.0.1/24, bw_max: 10"):                                                                "n.yaml:5:35: bw_max: hardware ideal has no such setting",
 		card("hardware: ideal", many(17, "")...):                                                                              "up to 4 ports and 16 functions, not 0 and 17",
+		card("port_mode: 1x25G; mf_mode: ovlan", "ip: 10.0.0.1/24, ovlan: 5, ufp_tc: 3"):                                      "n.yaml:6:9: cardf0: ufp_tc and ufp_pri are of functions with mf_mode ufp",
 		"nics:\n  - {ip: 10.0.0.1/24, mf_mode: npar}\n":                                                                       "give functions",
 		card(npar+"; ip: 10.0.0.1/24", many(1, "")...):                                                                        "ip, mac and host_tap are of one function",
 		card(npar, "ip: 10.0.0.1/24, mac: '02:00:00:00:00:01'", many(1, "")[0]):                                               "both use 10.0.0.1",

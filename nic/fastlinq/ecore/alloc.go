@@ -158,7 +158,7 @@ func (h *Hwfn) fillRT() {
 		{rt.PGlue, []uint32{uint32(chip.Kind), uint32(h.info.Functions)}},
 		{rt.QMCommon, []uint32{uint32(h.res[PQ].Start), uint32(h.res[PQ].Num), uint32(h.res[RL].Start),
 			uint32(h.res[RL].Num)}},
-		{rt.NIGPort, []uint32{uint32(h.info.Port), uint32(chip.MF), uint32(h.info.OVLAN)}},
+		{rt.NIGPort, []uint32{uint32(h.info.Port), uint32(chip.MF), uint32(h.info.OuterVLAN.ID)}},
 		{rt.PRSPort, []uint32{uint32(h.info.MTU)}},
 		{rt.IGU, []uint32{uint32(h.res[SB].Start), uint32(h.irq.SBs())}},
 		{rt.CAU, []uint32{uint32(a.eqPI)}},

@@ -68,11 +68,18 @@ func (p Personality) needs() Caps {
 		EthRDMA:  CapEth | CapRoCE | CapIWARP}[p]
 }
 
+// OuterVLAN is the outer VLAN of a function; ID 0: none. TC and OSPriority are those of UFP.
+type OuterVLAN struct {
+	ID         uint16
+	TC         uint8
+	OSPriority bool
+}
+
 // FuncInfo is what the management firmware and the NVM know of a function.
 type FuncInfo struct {
 	MAC         [6]byte
 	MTU         int // 0: 1500
-	OVLAN       uint16
+	OuterVLAN   OuterVLAN
 	Personality Personality
 	Caps        Caps
 	Port        int

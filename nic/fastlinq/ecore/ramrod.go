@@ -151,24 +151,30 @@ func (d *Dev) UpdateTunnels(t Tunnels, now frame.Time, done Done) {
 }
 
 // Outer is the outer VLAN tag that the port puts on all frames of a function, and takes
-// from those that it gets; TPID 0: none.
-type Outer struct{ TPID, TCI uint16 }
+// from those that it gets; TPID 0: none. With Inner the priority of a frame's own VLAN
+// tag goes into it (enable_stag_pri_change).
+type Outer struct {
+	Tag   ether.Tag
+	Inner bool
+}
 
 // outer is the function's tag: an S-tag, or with UFP a C-tag.
 func (h *Hwfn) outer() Outer {
-	tpid := [...]uint16{SingleFunction: 0, NPAR: 0, OVLAN: ether.TypeQinQ, UFP: ether.TypeVLAN}[h.dev.cfg.Chip.MF]
-	if tpid == 0 || h.info.OVLAN == 0 {
-		return Outer{}
+	v := &h.info.OuterVLAN
+	if mf := h.dev.cfg.Chip.MF; v.ID != 0 && mf == OVLAN {
+		return Outer{ether.Tag{TPID: ether.TypeQinQ, TCI: v.ID}, true}
+	} else if v.ID != 0 && mf == UFP {
+		return Outer{ether.Tag{TPID: ether.TypeVLAN, TCI: uint16(v.TC)<<13 | v.ID}, v.OSPriority}
 	}
-	return Outer{tpid, h.info.OVLAN}
+	return Outer{}
 }
 
-// UpdateOuter changes the outer VLAN of a running device (sp_pf_update_stag), on all
-// hwfns.
-func (d *Dev) UpdateOuter(vlan uint16, now frame.Time, done Done) {
+// UpdateOuter changes the outer VLAN of a running device (sp_pf_update_stag, and
+// sp_pf_update_ufp), on all hwfns.
+func (d *Dev) UpdateOuter(v OuterVLAN, now frame.Time, done Done) {
 	steps, ok := d.steps("sp_pf_update_stag", Running, now, done, func(h *Hwfn) []step {
 		return []step{{h.Index, "pf_update", func(now frame.Time, done Done) {
-			h.info.OVLAN = vlan
+			h.info.OuterVLAN = v
 			h.common(RamrodPFUpdate, h.outer(), now, done)
 		}, nil}}
 	})

@@ -99,6 +99,19 @@ func (f *Firmware) SetOVLAN(fn int, tag uint16) {
 	f.post(fn, MsgSTagUpdate)
 }
 
+// SetUFP gives a function another traffic class, and says whether the operating system
+// decides on the priority of the outer tag; its driver is told.
+func (f *Firmware) SetUFP(fn int, tc uint8, os bool) {
+	s, word := &f.shm.Func[fn], uint32(tc)|oemPriorityNIC
+	if os {
+		word = uint32(tc) | oemPriorityOS
+	}
+	if s.OEMConfig != word {
+		s.OEMConfig = word
+		f.post(fn, MsgOEMCfgUpdate)
+	}
+}
+
 // SetAddress gives a function without a driver its own MAC address and MTU.
 func (f *Firmware) SetAddress(fn int, mac [6]byte, mtu uint16) {
 	c, s := &f.cfg.Funcs[fn], &f.shm.Func[fn]

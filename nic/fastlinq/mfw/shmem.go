@@ -97,6 +97,7 @@ type Func struct {
 	WWPN      uint64
 	WWNN      uint64
 	OVLAN     uint32 // outer tag; NoOVLAN: none
+	OEMConfig uint32 // UFP: traffic class, and who decides on the outer tag's priority
 	DriverID  uint32
 	NumMSIX   uint32
 	TLVLength uint32 // octets of TLV
@@ -114,6 +115,14 @@ const (
 	funcMaxBWShift      = 16
 )
 
+// Fields of Func.OEMConfig.
+const (
+	oemTC          = 0xf
+	oemPriority    = 0x30
+	oemPriorityNIC = 0x10
+	oemPriorityOS  = 0x20
+)
+
 // FuncInfo is the static data of a function (ecore_mcp_function_info).
 type FuncInfo struct {
 	PauseOnHostRing bool
@@ -123,6 +132,8 @@ type FuncInfo struct {
 	MAC             [6]byte
 	WWPN, WWNN      uint64
 	OVLAN           uint16
+	TC              uint8 // of UFP
+	OSPriority      bool  // UFP: the operating system decides on the outer tag's priority
 	MTU             uint16
 }
 
@@ -136,6 +147,7 @@ func (f *Func) Info() FuncInfo {
 		BandwidthMax:    uint8(f.Config >> funcMaxBWShift),
 		MAC:             macOf(f.MACUpper, f.MACLower),
 		WWPN:            f.WWPN, WWNN: f.WWNN, OVLAN: uint16(f.OVLAN), MTU: cmp.Or(uint16(f.MTU), defaultMTU),
+		TC: uint8(f.OEMConfig & oemTC), OSPriority: f.OEMConfig&oemPriority == oemPriorityOS,
 	}
 	if i.BandwidthMin < 1 || i.BandwidthMin > 100 {
 		i.BandwidthMin = 1

@@ -27,11 +27,18 @@ type Link struct {
 	BandwidthMin, BandwidthMax uint8
 	// OVLAN is the id of the function's outer VLAN, where functions have one; 0: none.
 	OVLAN uint16
+	UFP   UFP
+}
+
+// UFP is what the switch decides on the priority in a function's outer tag, with UFP.
+type UFP struct {
+	TC uint8 // traffic class
+	OS bool  // the operating system decides, by its own tags
 }
 
 // OfPort is what belongs to the port, and not to one of its functions.
 func (l Link) OfPort() Link {
-	l.Down, l.BandwidthMin, l.BandwidthMax, l.OVLAN = false, 0, 0, 0
+	l.Down, l.BandwidthMin, l.BandwidthMax, l.OVLAN, l.UFP = false, 0, 0, 0, UFP{}
 	return l
 }
 
@@ -215,6 +222,10 @@ func (c *Config) linkRows() []*param.Row {
 			&c.Link.BandwidthMax, 100, 1, 100),
 		param.Number(driver("ovlan", "id of the outer VLAN of all frames of the function, as the management firmware "+
 			"gives it, with mf_mode ovlan or ufp; 0: none"), &c.Link.OVLAN, 0, 0, 4094),
+		param.Number(driver("ufp_tc", "traffic class of the function, with mf_mode ufp: the priority in its outer tag"),
+			&c.Link.UFP.TC, 0, 0, 7),
+		switched(driver("ufp_pri", "who decides on that priority: vnic, the switch by ufp_tc; os, the operating "+
+			"system by the priority in its VLAN tag"), &c.Link.UFP.OS, "vnic", "os"),
 	}
 }
 

@@ -60,7 +60,10 @@ func (m *MCP) message(kind mfw.Message, now frame.Time) bool {
 	case mfw.MsgBWUpdate:
 		m.bandwidth(now)
 	case mfw.MsgSTagUpdate:
-		m.sTag(now)
+		m.outer(now)
+		m.Cmd(mfw.CmdSTagUpdateAck, 0, nil, now, nil)
+	case mfw.MsgOEMCfgUpdate:
+		m.outer(now)
 	case mfw.MsgGetLANStats, mfw.MsgGetFCoEStats, mfw.MsgGetISCSIStats, mfw.MsgGetRDMAStats:
 		m.sendStats(int(kind-mfw.MsgGetLANStats)+mfw.StatsLAN, now)
 	case mfw.MsgFailureDetected:
@@ -103,16 +106,11 @@ func (m *MCP) bandwidth(now frame.Time) {
 	m.Cmd(mfw.CmdBWUpdateAck, 0, nil, now, nil)
 }
 
-// sTag follows a change of the function's outer tag, and acknowledges it.
-func (m *MCP) sTag(now frame.Time) {
-	tag := m.Info().OVLAN
-	if tag == mfw.NoOVLAN {
-		tag = 0
+// outer follows a change of the function's outer tag.
+func (m *MCP) outer(now frame.Time) {
+	if m.hooks.Outer != nil {
+		m.hooks.Outer(now)
 	}
-	if m.hooks.STag != nil {
-		m.hooks.STag(tag, now)
-	}
-	m.Cmd(mfw.CmdSTagUpdateAck, 0, nil, now, nil)
 }
 
 func (m *MCP) sendStats(kind int, now frame.Time) {

@@ -54,8 +54,8 @@ type Hooks struct {
 	Transceiver func(state mfw.TransceiverState, kind uint8)
 	// Bandwidth: the function's share of the port has changed, in percent.
 	Bandwidth func(low, high uint8)
-	// STag: the function's outer tag has changed; 0: it has none.
-	STag func(tag uint16, now frame.Time)
+	// Outer: the function's outer tag, or what decides on its priority, has changed.
+	Outer func(now frame.Time)
 	// Stats fills the statistics of a kind, mfw.StatsLAN and so on.
 	Stats func(kind int, s *mfw.ProtocolStats)
 }

@@ -49,29 +49,14 @@ func (v *vf) forcedMAC() ether.Addr {
 
 // applyMAC tells the VF of the address that it has to use, or may, and sets its filter.
 func (v *vf) applyMAC() error {
-	b := &v.board
-	b.Valid &^= tlv.MACForced | tlv.MACValid
-	switch {
-	case v.policy.MAC.IsZero():
-		b.MAC = v.wish.address
-	case v.trusted:
-		b.Valid |= tlv.MACValid
-		b.MAC = v.policy.MAC
-	default:
-		b.Valid |= tlv.MACForced
-		b.MAC = v.policy.MAC
-	}
+	v.suggested = v.policy.MAC
 	return cmp.Or(v.sync(), v.post())
 }
 
 // applyVLAN puts what the VF sends and receives into its VLAN, whose tags it does not
 // see, or ends that.
 func (v *vf) applyVLAN() error {
-	b, vlan := &v.board, v.policy.VLAN
-	b.Valid &^= tlv.VLANForced
-	if b.PVID = vlan; vlan != 0 {
-		b.Valid |= tlv.VLANForced
-	}
+	vlan := v.policy.VLAN
 	var err error
 	if v.vport.started {
 		on := vlan != 0
@@ -258,8 +243,7 @@ func (v *vf) tellAddress() error {
 	if !v.trusted {
 		return nil
 	}
-	v.board.Valid |= tlv.MACValid
-	v.board.MAC = v.wish.address
+	v.suggested = v.wish.address
 	return v.post()
 }
 

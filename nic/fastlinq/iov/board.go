@@ -48,6 +48,18 @@ func (v *vf) post() error {
 	if b.addr == 0 || b.size < minBulletin {
 		return nil
 	}
+	b.Valid &= tlv.UntaggedDefault | tlv.UntaggedDefaultForced | tlv.ChannelInvalid
+	b.MAC, b.PVID = v.wish.address, v.policy.VLAN
+	if b.PVID != 0 {
+		b.Valid |= tlv.VLANForced
+	}
+	if mac := v.forcedMAC(); !mac.IsZero() {
+		b.Valid |= tlv.MACForced
+		b.MAC = mac
+	} else if v.trusted && !v.suggested.IsZero() {
+		b.Valid |= tlv.MACValid
+		b.MAC = v.suggested
+	}
 	l := v.link()
 	b.LinkParams.Autoneg, b.LinkParams.AdvSpeeds = flag(l.Autoneg), l.Advertised
 	b.LinkState = tlv.LinkState{Up: flag(l.Up), FullDuplex: flag(l.FullDuplex), Autoneg: flag(l.Autoneg),

@@ -63,8 +63,7 @@ func (v *vf) forget() {
 	v.acquire.VF.Capabilities = 0
 	v.board.addr, v.board.size = 0, 0
 	v.board.Valid, v.board.OnlyUntagged = 0, 0
-	v.board.MAC = v.policy.MAC
-	v.wish = wish{}
+	v.wish, v.suggested = wish{}, v.policy.MAC
 }
 
 // State checks of the driver core, by relative id (iov_is_vf_*). They are false for VFs

@@ -60,10 +60,13 @@ type vf struct {
 	board   board
 	policy  Policy
 	trusted bool // in force
-	wish    wish
-	vport   vport
-	zones   [MaxQueues][]queue // those in use
-	counts  Counts
+	// suggested is the address that a trusted VF is told of: the policy's, or the one that
+	// it has chosen since.
+	suggested ether.Addr
+	wish      wish
+	vport     vport
+	zones     [MaxQueues][]queue // those in use
+	counts    Counts
 }
 
 // queue is a queue of a zone: usage tells it from the others of the same id.

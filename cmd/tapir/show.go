@@ -19,8 +19,9 @@ func newShow() *cobra.Command {
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
 			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
-			"queues (cq), memory regions (mr) and windows (mw), connection endpoints (cep), status\n" +
-			"blocks with their vectors and interrupts (irq), how many objects there are and have been (stats), " +
+			"queues (cq), memory regions (mr) and windows (mw), connection endpoints (cep), all RDMA objects with\n" +
+			"the processes that made them (resource), stations of the link (neigh), status blocks with\n" +
+			"their vectors and interrupts (irq), how many objects there are and have been (stats),\n" +
 			"counters, parameters (params), the connection manager's latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +

@@ -257,6 +257,9 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 	return l, nil
 }
 
+// Num is the listener's number within its manager, from 1.
+func (l *Listener) Num() uint32 { return l.num }
+
 // Acceptor returns the transport's side of the listener.
 func (l *Listener) Acceptor() Acceptor { return l.acceptor }
 

@@ -2,6 +2,7 @@ package ip
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"time"
@@ -53,6 +54,27 @@ type neighbor struct {
 	tries    int
 	used     frame.Time
 	pending  []port.Out // IP packets
+}
+
+// neighborStates are the names of ip-neighbour(8).
+var neighborStates = [...]string{"INCOMPLETE", "REACHABLE", "DELAY", "PROBE"}
+
+// Neighbor is a station of the link, for display.
+type Neighbor struct {
+	IP    netip.Addr
+	MAC   ether.Addr // zero while it is INCOMPLETE
+	State string     // INCOMPLETE, REACHABLE, DELAY or PROBE
+}
+
+// Neighbors are the stations that the cache knows or asks for, in order.
+func (l *Layer) Neighbors() iter.Seq[Neighbor] {
+	return func(yield func(Neighbor) bool) {
+		for _, n := range l.neighbors.list {
+			if !yield(Neighbor{n.ip, n.mac, neighborStates[n.state]}) {
+				return
+			}
+		}
+	}
 }
 
 // neighbors is the cache of link-layer addresses.

@@ -3,6 +3,7 @@ package verbs
 import (
 	"cmp"
 	"math"
+	"slices"
 
 	"tapir/wire/enum"
 )
@@ -67,6 +68,14 @@ var capNames = [...]string{
 // String lists the names of the bits.
 func (c Caps) String() string {
 	return enum.Bits(capNames[:], c)
+}
+
+// CapNamed is the bit of a name, 0 for none.
+func CapNamed(name string) Caps {
+	if i := slices.Index(capNames[:], name); i >= 0 {
+		return 1 << i
+	}
+	return 0
 }
 
 // rnicCaps is what every device of this package can do.

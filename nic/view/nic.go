@@ -93,6 +93,31 @@ type LineInfo struct {
 	Text  string `json:"text"`
 }
 
+// ResourceInfo describes an RDMA object for display, as rdma(8) has them.
+type ResourceInfo struct {
+	Kind    string         `json:"kind"` // ctx, pd, cq, mr, qp, srq, cm_id
+	Num     uint32         `json:"num"`  // within its kind
+	PID     int            `json:"pid"`  // of the process that made it; 0: the NIC's own
+	Users   int            `json:"users"`
+	Context uint32         `json:"ctx,omitempty"`
+	PD      uint32         `json:"pd,omitempty"`
+	State   string         `json:"state,omitempty"`
+	Entries int            `json:"entries,omitempty"` // of a completion queue
+	STag    uint32         `json:"stag,omitempty"`
+	Len     uint64         `json:"len,omitempty"` // octets
+	QP      uint32         `json:"qp,omitempty"`  // of a connection
+	SRQ     uint32         `json:"srq,omitempty"` // of a queue pair
+	Local   netip.AddrPort `json:"local,omitzero"`
+	Remote  netip.AddrPort `json:"remote,omitzero"`
+}
+
+// NeighborInfo describes a station that the NIC talks to, for display.
+type NeighborInfo struct {
+	IP    netip.Addr `json:"ip"`
+	MAC   ether.Addr `json:"mac"`
+	State string     `json:"state"` // as ip-neighbour(8) has it
+}
+
 // StatInfo counts one kind of object or state for display, after the
 // statistics of the Linux siw driver.
 type StatInfo struct {

@@ -38,8 +38,8 @@ const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "irq", "stats", "counters", "params", "events",
-	"log", "link", "mfw", "nvm", "tlv", "ll2",
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "neigh", "irq", "stats",
+	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.

@@ -90,6 +90,8 @@ var tables = map[string]table{
 	"mr":       list((*nic.Device).ShowMR),
 	"mw":       list((*nic.Device).ShowMW),
 	"cep":      list((*nic.Device).ShowCEP),
+	"resource": list((*nic.Device).ShowResources),
+	"neigh":    list((*nic.Device).ShowNeighbors),
 	"counters": one((*nic.Device).Counters),
 	"params":   one((*nic.Device).ShowParams),
 	"stats":    one((*nic.Device).ShowStats),

@@ -26,6 +26,8 @@ var columns = map[string][]string{
 	"qp": {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc",
 		"tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
 	"cep": {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
+	"resource": {"kind", "num", "pid", "users", "ctx", "pd", "state", "entries", "stag", "len", "qp", "local",
+		"remote"},
 	"events": {"time", "event", "id", "qp", "iwarp_state", "local", "remote", "status", "reason", "ird", "ord",
 		"private_data"},
 	"log": {"time", "level", "topic", "text"},

@@ -16,10 +16,13 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/doorbell"
+	"tapir/nic/uapi/nldev"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/umad"
+	"tapir/nic/uapi/uverbs"
+	"tapir/nic/verbs"
 	"tapir/wire/ib"
 )
 
@@ -51,12 +54,14 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap
 	}
 	var devices []sysfs.Device
 	var ports []umad.Port
+	var named []nldev.Device
 	for i, d := range nics {
 		shown := sysfs.Device{Index: i, Netdev: d.tap,
 			Attr:     cached(func() (sysfs.Attr, error) { return d.attr(o.GID) }),
-			Counters: d.counters, Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
+			Counters: d.counters, HWCounters: cached(d.hwCounters), Stats: d.stats, QPs: d.qps, CEPs: d.ceps}
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
+		named = append(named, nldev.Device{Device: &shown, Resources: d.resources(files.Hello.Below)})
 		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: managed(shown.UMADNumber()), Exchange: d.exchangeMAD})
 	}
 	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
@@ -64,7 +69,7 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap
 		err = tree.Parameters(parameters(nics))
 	}
 	if files != nil {
-		handlers = append(handlers, files, umad.New(ports...))
+		handlers = append(handlers, files, umad.New(ports...), sockets(nics, named))
 		nics[0].disconnect = files.Disconnect
 		if err == nil {
 			err = showLibrary(tree, o)
@@ -194,7 +199,11 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 	for i := range a.PKeys {
 		numbers[fmt.Sprintf("pkey[%d]", i)] = &a.PKeys[i]
 	}
+	caps := uint32(0)
 	for _, r := range rows {
+		if r.Attribute == "cap" {
+			caps |= uverbs.CapFlags(verbs.CapNamed(r.Value))
+		}
 		if to := texts[r.Attribute]; to != nil {
 			*to = r.Value
 		}
@@ -216,6 +225,7 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 		a.GIDs = a.GIDs[1:]
 	}
 	a.Description = "tapir " + d.name
+	a.Caps = uint64(caps)
 	return a, nil
 }
 

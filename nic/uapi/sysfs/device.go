@@ -18,9 +18,11 @@ type Device struct {
 	Attr   func() (Attr, error)
 	// Counters are those of the port; nil: there are none.
 	Counters func() (ib.PortCounters, error)
-	Stats    func() (Stats, error)
-	QPs      func() ([]QP, error)
-	CEPs     func() ([]CEP, error)
+	// HWCounters are the device's own, always the same in the same order.
+	HWCounters func() ([]Counter, error)
+	Stats      func() (Stats, error)
+	QPs        func() ([]QP, error)
+	CEPs       func() ([]CEP, error)
 }
 
 // Attr is what a device's files say.
@@ -33,15 +35,22 @@ type Attr struct {
 	LID, SMLID                uint16
 	GIDs                      []string // fe80:0000:0000:0000:0200:00ff:fe00:0001
 	PKeys                     []uint16
+	Caps                      uint64 // ibv_device_cap_flags
+}
+
+// Counter is one of a device's own.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
 }
 
 // The kernel's versions of the interface that is served, and its device
 // numbers of the names in /dev/infiniband.
 const (
-	verbsABI = 6 // IB_USER_VERBS_ABI_VERSION
-	rxeABI   = 2 // of rxe's rings and commands
-	madABI   = 5 // IB_USER_MAD_ABI_VERSION
-	cmABI    = 4 // RDMA_USER_CM_ABI_VERSION
+	verbsABI  = 6 // IB_USER_VERBS_ABI_VERSION
+	DriverABI = 2 // of rxe's rings and commands
+	MADABI    = 5 // IB_USER_MAD_ABI_VERSION
+	CMABI     = 4 // RDMA_USER_CM_ABI_VERSION
 )
 
 // Lengths of a port's tables.
@@ -86,12 +95,12 @@ func (t *Tree) Devices(devices ...Device) error {
 		t.Show(dir)
 	}
 	b := builder{t: t}
-	b.files("", [][2]any{{verbsDir + "/abi_version", verbsABI}, {cmDir + "/abi_version", cmABI},
-		{madDir + "/abi_version", madABI}, {cmDir + "/dev", number(CMNumber())}, {CMPath, ""}})
+	b.files("", [][2]any{{verbsDir + "/abi_version", verbsABI}, {cmDir + "/abi_version", CMABI},
+		{madDir + "/abi_version", MADABI}, {cmDir + "/dev", number(CMNumber())}, {CMPath, ""}})
 	for i := len(devices) - 1; i >= 0; i-- { // libibverbs has them first that tmpfs lists first: the last made
 		d := &devices[i]
 		b.files(fmt.Sprintf("%s/uverbs%d/", verbsDir, d.Index), [][2]any{{"ibdev", d.Name()},
-			{"dev", number(d.UVerbsNumber())}, {"abi_version", rxeABI}})
+			{"dev", number(d.UVerbsNumber())}, {"abi_version", DriverABI}})
 		b.files(fmt.Sprintf("%s/umad%d/", madDir, d.Index), [][2]any{{"ibdev", d.Name()}, {"port", 1},
 			{"dev", number(d.UMADNumber())}})
 		b.files("", [][2]any{{d.UVerbs(), ""}, {d.UMAD(), ""}})
@@ -147,6 +156,7 @@ func (b *builder) device(d *Device) {
 		b.err = b.t.Dir(dir + "/device/net/" + d.Netdev)
 	}
 	b.counters(dir+"/ports/1/counters/", d)
+	b.hwCounters(dir+"/ports/1/hw_counters/", d)
 	b.tables(dir+"/ports/1", d, attr)
 }
 
@@ -163,6 +173,31 @@ func (b *builder) counters(dir string, d *Device) {
 			all := [...]uint64{c.XmitData, c.RcvData, c.XmitPkts, c.RcvPkts, c.UnicastXmit, c.UnicastRcv,
 				c.MulticastXmit, c.MulticastRcv, c.RcvErrors, c.XmitDiscards, c.Downed}
 			return fmt.Sprintln(all[i]), err
+		})
+	}
+}
+
+// lifespan is how old hardware counters may be, in milliseconds (lifespan).
+const lifespan = 10
+
+// hwCounters adds the device's own counters, as far as it has any.
+func (b *builder) hwCounters(dir string, d *Device) {
+	if d.HWCounters == nil || b.err != nil {
+		return
+	}
+	list, err := d.HWCounters()
+	if err != nil {
+		b.err = err
+		return
+	}
+	b.files(dir, [][2]any{{"lifespan", lifespan}})
+	for i, c := range list {
+		b.live(dir+c.Name, func() (string, error) {
+			now, err := d.HWCounters()
+			if err != nil {
+				return "", err
+			}
+			return fmt.Sprintln(now[i].Value), nil
 		})
 	}
 }
@@ -228,10 +263,21 @@ type stateName struct {
 }
 
 func numbered(states []stateName, nic string) string {
+	s := find(states, nic)
+	return fmt.Sprintf("%d: %s", s.number, s.written)
+}
+
+func find(states []stateName, nic string) stateName {
 	for _, s := range states {
 		if s.nic == nic {
-			return fmt.Sprintf("%d: %s", s.number, s.written)
+			return s
 		}
 	}
-	return "0: NOP"
+	return stateName{written: "NOP"}
 }
+
+// StateNumber is the port's state as the kernel numbers it.
+func (a *Attr) StateNumber() uint8 { return uint8(find(portStates, a.State).number) }
+
+// PhysNumber is the port's physical state as the kernel numbers it.
+func (a *Attr) PhysNumber() uint8 { return uint8(find(physStates, a.Phys).number) }

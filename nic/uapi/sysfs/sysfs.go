@@ -9,8 +9,8 @@
 //
 // Directories and what never changes are real files, in a directory that goes
 // with the process; what a NIC must be asked is made when it is opened. Other
-// devices, of the machine's kernel, are not seen: RDMA netlink is refused, so
-// that the libraries read these files.
+// devices, of the machine's kernel, are not seen: where nobody serves RDMA netlink
+// (nic/uapi/nldev), it is refused, so that the libraries read these files.
 package sysfs
 
 import (

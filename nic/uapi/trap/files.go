@@ -204,19 +204,25 @@ func (f *Files) openNode(c *Call, n Node, flags int) Answer {
 	if err != nil {
 		return Fail(err)
 	}
+	return f.Give(c, file, n.Stat(), flags)
+}
+
+// Give ends the call with a new descriptor for a file, which is served from now on.
+// Of flags, O_CLOEXEC is used.
+func (f *Files) Give(c *Call, file File, st Stat, flags int) Answer {
 	fd, held := file.Descriptor()
 	answer := Install(fd, flags)
 	if _, ok := file.(Writer); ok {
 		answer = InstallReserved(fd, flags)
 	}
-	var st, other unix.Stat_t
-	if err := errors.Join(unix.Fstat(fd, &st), unix.Fstat(held, &other)); err != nil {
+	var own, other unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &own), unix.Fstat(held, &other)); err != nil {
 		unix.Close(fd)
 		file.Release()
 		return Fail(unix.EIO)
 	}
-	id := FileID{st.Dev, st.Ino}
-	f.Adopt(id, file, n.Stat())
+	id := FileID{own.Dev, own.Ino}
+	f.Adopt(id, file, st)
 	if other.Mode&unix.S_IFMT != unix.S_IFREG {
 		c.Finish(answer)
 		go f.releaseAfter(held, id)

@@ -33,7 +33,7 @@ func (i *id) connect(c *command) error {
 	automatic, tos := i.binding != nil && i.binding.automatic, i.tos
 	var from netip.AddrPort
 	return c.on(i.dev, func(now frame.Time) error {
-		n.id = n.dev.CM.NewID(n.handle, nil)
+		n.id = n.dev.CM.NewID(n.handle, process(pid))
 		err := n.connect(p, pid, tos, local, remote, automatic, now)
 		from = n.id.Local()
 		return err

@@ -38,6 +38,12 @@ func (d *Device) OpenWith(others ...*Device) abi.Opener {
 	}
 }
 
+// process is whose a connection or listener is, as its Context says.
+type process int
+
+// Process is its id.
+func (p process) Process() int { return int(p) }
+
 // Close implements abi.File. Commands that still wait are not answered, as
 // when a kernel's file is closed by another thread.
 func (f *File) Close() {

@@ -65,7 +65,8 @@ func (i *id) listenBound(c *command) error {
 
 // listenOn opens listeners on the NICs.
 func (i *id) listenOn(list []*Device, then func(error)) {
-	home, addr, sixOnly := i.file.home, i.src.addrPort(), i.afOnly && i.src.family == syscall.AF_INET6
+	of, home := process(i.file.owner), i.file.home
+	addr, sixOnly := i.src.addrPort(), i.afOnly && i.src.family == syscall.AF_INET6
 	if i.src.any() && !i.src.addr.IsUnspecified() { // the NIC has no loopback network
 		addr = netip.AddrPortFrom(unspecified(i.src.family).addr, i.src.port)
 	}
@@ -75,7 +76,7 @@ func (i *id) listenOn(list []*Device, then func(error)) {
 	}
 	i.listeners = append(i.listeners, opened...)
 	home.gather(list, func(at int, n *Device, _ frame.Time) {
-		errs[at] = opened[at].listen(addr, sixOnly, i, home)
+		errs[at] = opened[at].listen(addr, sixOnly, of, i, home)
 	}, func() {
 		for _, err := range errs {
 			if err != nil {
@@ -89,7 +90,7 @@ func (i *id) listenOn(list []*Device, then func(error)) {
 
 // listen opens what is needed at addr on l's NIC. The NIC lets more connections
 // wait than the program's backlog, which counts what it has not fetched.
-func (l *listener) listen(addr netip.AddrPort, sixOnly bool, i *id, home *Device) error {
+func (l *listener) listen(addr netip.AddrPort, sixOnly bool, of process, i *id, home *Device) error {
 	at := []netip.Addr{addr.Addr()}
 	if sixOnly && addr.Addr().IsUnspecified() { // the wildcard of IPv6 is for both families
 		at = nil
@@ -100,7 +101,7 @@ func (l *listener) listen(addr netip.AddrPort, sixOnly bool, i *id, home *Device
 		}
 	}
 	for _, a := range at {
-		open, err := l.dev.CM.Listen(netip.AddrPortFrom(a, addr.Port()), maxBacklog, l.handler(i, home), nil)
+		open, err := l.dev.CM.Listen(netip.AddrPortFrom(a, addr.Port()), maxBacklog, l.handler(i, home), of)
 		if err != nil {
 			l.close()
 			return err

@@ -56,8 +56,8 @@ const (
 	capMemWindow2B  = 1 << 24
 )
 
-// capFlags translates what the device says of itself.
-func capFlags(c verbs.Caps) (flags uint32) {
+// CapFlags translates what the device says of itself into ibv_device_cap_flags.
+func CapFlags(c verbs.Caps) (flags uint32) {
 	for _, f := range []struct {
 		have verbs.Caps
 		flag uint32
@@ -101,7 +101,7 @@ func deviceAttr(a *verbs.DeviceAttr) abi.DeviceAttr {
 		Firmware: firmware(a.Firmware), NodeGUID: a.GUID, SystemImageGUID: a.SystemImageGUID,
 		MaxMRSize: a.MaxMRSize, PageSizes: a.PageSizes,
 		VendorID: a.VendorID, VendorPartID: a.VendorPartID, HWVersion: a.HWVersion,
-		MaxQP: uint32(a.MaxQP), MaxQPWR: uint32(a.MaxQPWR), Caps: capFlags(a.Caps),
+		MaxQP: uint32(a.MaxQP), MaxQPWR: uint32(a.MaxQPWR), Caps: CapFlags(a.Caps),
 		MaxSGE: uint32(a.MaxSGE), MaxSGERead: uint32(a.MaxSGERead),
 		MaxCQ: uint32(a.MaxCQ), MaxCQE: uint32(a.MaxCQE), MaxMR: uint32(a.MaxMR), MaxPD: uint32(a.MaxPD),
 		MaxIRD: uint32(min(a.MaxIRD, mostReads)), MaxDeviceIRD: uint32(a.MaxDeviceIRD),
@@ -126,7 +126,7 @@ func queryDeviceEx(r *request) error {
 	}
 	a := r.f.ctx.Query()
 	return r.answer(abi.Octets(&abi.DeviceAttrEx{DeviceAttr: deviceAttr(&a),
-		ResponseLength: length[abi.DeviceAttrEx](r), Caps: uint64(capFlags(a.Caps))}), nil)
+		ResponseLength: length[abi.DeviceAttrEx](r), Caps: uint64(CapFlags(a.Caps))}), nil)
 }
 
 // Values of QUERY_PORT's answer that no one can change.

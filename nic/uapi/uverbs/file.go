@@ -56,6 +56,10 @@ func (f *File) serve(r *request, b []byte) error {
 	return err
 }
 
+// Process is the id of a process that uses the file: the one that opened it, while it
+// lives.
+func (f *File) Process() int { return f.pids[0] }
+
 // manyProcesses is how many processes have used a file when those that are gone
 // are forgotten: a server may fork for ever.
 const manyProcesses = 64

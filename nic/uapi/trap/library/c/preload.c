@@ -89,7 +89,7 @@ static int place(int fd, const struct answer *a) {
 }
 
 // cancels: the call is a cancellation point of pthreads(7).
-static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg; }
+static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg || nr == SYS_recvfrom; }
 
 // ask asks what a call returns. The program may be given descriptors meanwhile.
 static void ask(const struct call *c, struct answer *a) {
@@ -288,6 +288,16 @@ DEFINE(int, clock_adjtime, (clockid_t c, struct timex *t), (c, t), SYS_clock_adj
 DEFINE(int, adjtimex, (struct timex *t), (t), SYS_adjtimex, U t)
 DEFINE(int, ntp_adjtime, (struct timex *t), (t), SYS_adjtimex, U t)
 DEFINE(int, setsockopt, (int d, int level, int o, const void *v, socklen_t n), (d, level, o, v, n), SYS_setsockopt, d, level, o, U v, n)
+DEFINE(int, bind, (int d, const struct sockaddr *a, socklen_t n), (d, a, n), SYS_bind, d, U a, n)
+DEFINE(int, connect, (int d, const struct sockaddr *a, socklen_t n), (d, a, n), SYS_connect, d, U a, n)
+DEFINE(int, getsockname, (int d, struct sockaddr *a, socklen_t *n), (d, a, n), SYS_getsockname, d, U a, U n)
+DEFINE(int, getpeername, (int d, struct sockaddr *a, socklen_t *n), (d, a, n), SYS_getpeername, d, U a, U n)
+DEFINE(int, getsockopt, (int d, int level, int o, void *v, socklen_t *n), (d, level, o, v, n), SYS_getsockopt, d, level, o, U v, U n)
+DEFINE(ssize_t, send, (int d, const void *b, size_t n, int fl), (d, b, n, fl), SYS_sendto, d, U b, n, fl)
+DEFINE(ssize_t, sendto, (int d, const void *b, size_t n, int fl, const struct sockaddr *a, socklen_t l), (d, b, n, fl, a, l), SYS_sendto, d, U b, n, fl, U a, l)
+DEFINE(ssize_t, sendmsg, (int d, const struct msghdr *m, int fl), (d, m, fl), SYS_sendmsg, d, U m, fl)
+DEFINE(ssize_t, recv, (int d, void *b, size_t n, int fl), (d, b, n, fl), SYS_recvfrom, d, U b, n, fl)
+DEFINE(ssize_t, recvfrom, (int d, void *b, size_t n, int fl, struct sockaddr *a, socklen_t *l), (d, b, n, fl, a, l), SYS_recvfrom, d, U b, n, fl, U a, U l)
 DEFINE(ssize_t, recvmsg, (int d, struct msghdr *m, int fl), (d, m, fl), SYS_recvmsg, d, U m, fl)
 DEFINE(int, recvmmsg, (int d, struct mmsghdr *m, unsigned n, flags_of_many fl, struct timespec *t), (d, m, n, fl, t), SYS_recvmmsg, d, U m, n, fl, U t)
 DEFINE(int, ppoll, (struct pollfd *p, nfds_t n, const struct timespec *t, const sigset_t *s), (p, n, t, s), SYS_ppoll, U p, n, U t, U s, NSIG / 8)

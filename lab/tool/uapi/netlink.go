@@ -10,19 +10,30 @@ import (
 	"tapir/nic/uapi/netlink"
 	"tapir/nic/uapi/netview"
 	"tapir/nic/uapi/nldev"
+	"tapir/nic/uapi/phc"
 	"tapir/nic/uapi/sysfs"
 )
 
-// sockets serves netlink: RDMA devices, and the NICs' addresses.
-func sockets(nics []*device, devices []nldev.Device) *netlink.Proxy {
-	p := netlink.New()
+// registerClocks has tools find time stamping where the NICs' clocks are shown.
+func registerClocks(p *netlink.Proxy, clocks []phc.Device) {
+	netdevs := map[string]netview.Stamping{}
+	flags, types, filters := phc.Stamping()
+	for _, d := range clocks {
+		for name := range d.Netdevs {
+			netdevs[name] = netview.Stamping{Clock: uint32(d.Index), Flags: flags, Types: types, Filters: filters}
+		}
+	}
+	netview.Stamps(p, netdevs)
+}
+
+// registerRDMA serves RDMA netlink, and shows the NICs' addresses.
+func registerRDMA(p *netlink.Proxy, nics []*device, devices []nldev.Device) {
 	nldev.Register(p, devices...)
 	var views []netview.NIC
 	for _, d := range nics {
 		views = append(views, netview.NIC{Netdev: cmp.Or(d.tap, d.name), Network: cached(d.network)})
 	}
 	netview.Register(p, views...)
-	return p
 }
 
 // resources asks for the device's objects. The process ids of a NIC that is in an

@@ -16,6 +16,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/doorbell"
+	"tapir/nic/uapi/netlink"
 	"tapir/nic/uapi/nldev"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/sysfs"
@@ -38,7 +39,8 @@ const (
 // which the NICs' process serves, and of the files by which programs find them.
 // If the process does not serve them, there are no devices, and the user is
 // told when the program looks for one.
-func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap.Handler, done func(), err error) {
+func serveRDMA(ctx context.Context, nics []*device, o *Options, sockets *netlink.Proxy) (handlers []trap.Handler,
+	done func(), err error) {
 	files, why := dialNICs(ctx, nics, *o)
 	if why != nil && ctx.Err() != nil {
 		return nil, nil, why
@@ -69,7 +71,8 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options) (handlers []trap
 		err = tree.Parameters(parameters(nics))
 	}
 	if files != nil {
-		handlers = append(handlers, files, umad.New(ports...), sockets(nics, named))
+		handlers = append(handlers, files, umad.New(ports...))
+		registerRDMA(sockets, nics, named)
 		nics[0].disconnect = files.Disconnect
 		if err == nil {
 			err = showLibrary(tree, o)

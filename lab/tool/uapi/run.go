@@ -22,6 +22,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/ptp"
+	"tapir/nic/uapi/netlink"
 	"tapir/nic/uapi/phc"
 	"tapir/nic/uapi/trap"
 )
@@ -183,13 +184,15 @@ func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.
 			rdma = append(rdma, d)
 		}
 	}
+	sockets := netlink.New()
+	registerClocks(sockets, clocks)
 	done = func() {}
 	if len(rdma) > 0 {
-		if handlers, done, err = serveRDMA(ctx, rdma, o); err != nil {
+		if handlers, done, err = serveRDMA(ctx, rdma, o, sockets); err != nil {
 			return nil, nil, err
 		}
 	}
-	return append(handlers, phc.New(clocks...)), done, nil
+	return append([]trap.Handler{sockets}, append(handlers, phc.New(clocks...))...), done, nil
 }
 
 // pass passes a signal on, unless the terminal has sent it to the program too.

@@ -8,6 +8,7 @@
 //	RTM_GETLINK    the netdev, where the program has none   address.go
 //	RTM_GETROUTE   networks of the link, gateways           route.go
 //	RTM_GETNEIGH   stations of the link                     route.go
+//	ethtool        TSINFO_GET: time stamping                stamps.go
 //
 // It is a view: the kernel's own sockets cannot use these addresses.
 package netview

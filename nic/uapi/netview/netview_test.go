@@ -37,6 +37,7 @@ func run(t *testing.T, via trap.Via, argv ...string) string {
 	t.Helper()
 	p := netlink.New()
 	Register(p, view()...)
+	Stamps(p, map[string]Stamping{"lo": {7, 1 << 6, 1 << 1, 1 << 12}})
 	out, err := os.CreateTemp(t.TempDir(), "out")
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +96,16 @@ func TestIPRoute2(t *testing.T) {
 				has(t, run(t, via, "sh", "-c", c.script), c.want, c.not)
 			}
 		})
+	}
+}
+
+// TestEthtool: stock ethtool asks for time stamping by generic netlink, and for the rest
+// the kernel.
+func TestEthtool(t *testing.T) {
+	for _, via := range []trap.Via{trap.Seccomp, trap.Preload} {
+		got := run(t, via, "sh", "-c", "ethtool -T lo; ethtool lo")
+		has(t, got, []string{"\thardware-raw-clock\nPTP Hardware Clock: 7\n", "Transmit Timestamp Modes:\n\ton\n",
+			"Filter Modes:\n\tptpv2-event\n", "Settings for lo:\n\tLink detected: yes"}, []string{"software", "rror"})
 	}
 }
 

@@ -20,12 +20,9 @@ var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Ans
 		if err != nil || cmd != unix.ETHTOOL_GET_TS_INFO {
 			return trap.Pass()
 		}
-		info := unix.EthtoolTsInfo{Cmd: cmd, Phc_index: int32(n.phc), So_timestamping: hardware | software,
-			Tx_types: 1<<ptp.TxOff | 1<<ptp.TxOn}
-		for _, f := range ptp.Filters() {
-			info.Rx_filters |= 1 << f
-		}
-		return done(trap.Put(c, data, &info))
+		flags, types, filters := Stamping()
+		return done(trap.Put(c, data, &unix.EthtoolTsInfo{Cmd: cmd, Phc_index: int32(n.phc), So_timestamping: flags,
+			Tx_types: types, Rx_filters: filters}))
 	},
 	unix.SIOCGHWTSTAMP: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
 		cfg, err := n.Config()
@@ -42,6 +39,15 @@ var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Ans
 			return err
 		})
 	},
+}
+
+// Stamping is what a netdev can stamp: SOF_TIMESTAMPING flags, and bits of HWTSTAMP_TX
+// types and of HWTSTAMP_FILTER numbers.
+func Stamping() (flags, types, filters uint32) {
+	for _, f := range ptp.Filters() {
+		filters |= 1 << f
+	}
+	return hardware | software, 1<<ptp.TxOff | 1<<ptp.TxOn, filters
 }
 
 func kernelConfig(c ptp.HWConfig) *unix.HwTstampConfig {

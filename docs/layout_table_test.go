@@ -55,6 +55,7 @@ var layout = []line{
 	{"nic/fastlinq/...", and(leaves, "nic/fastlinq")},
 	{"nic/fastlinq/mfw/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/mfw")},
 	{"nic/fastlinq/ecore/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/ecore")},
+	{"nic/fastlinq/vf", and(leaves, "nic/fastlinq", "nic/port", "nic/view")},
 	{"nic/fastlinq/l2/...", and(leaves, "nic/fastlinq/status", "nic/fastlinq/l2")},
 	{"nic/fastlinq", and(leaves, "nic/fastlinq", "nic/verbs", "nic/hardware", "nic/hostfn", "nic/param", "nic/view")},
 	{"nic/npar", []string{"wire", "nic/nicdrop", "nic/port"}},
@@ -116,7 +117,7 @@ var (
 		"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},
 		"net/http":                       {"lab/tool/ctl"},
 		"github.com/prometheus":          {"lab/tool/ctl"},
-		"github.com/spf13/cobra":         {"cmd", "lab/tool/ll2", "lab/tool/man"},
+		"github.com/spf13/cobra":         {"cmd", "lab/tool/ll2", "lab/tool/man", "lab/tool/vf"},
 		"gonum.org/v1/plot":              {"lab/run/result"},
 	}
 )

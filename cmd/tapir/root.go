@@ -15,6 +15,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ll2"
 	"tapir/lab/tool/usage"
+	"tapir/lab/tool/vf"
 )
 
 // Exit codes.
@@ -73,11 +74,9 @@ func newRoot() *cobra.Command {
 		Short: "Software NICs with RDMA on Linux TAPs",
 		Long: "Tapir runs software NICs on Linux TAPs. They put real bytes on the wire: Ethernet, IP,\n" +
 			"TCP and iWARP (RDMA over TCP), readable by stock tools and spoken by real peers.",
-		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n" +
-			"  tapir show\n" +
+		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n  tapir show\n" +
 			"  tapir capture nic0 -w f.pcapng",
-		SilenceErrors:     true,
-		SilenceUsage:      true,
+		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			ran := true
@@ -95,7 +94,8 @@ func newRoot() *cobra.Command {
 	})
 	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(),
 		newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(),
-		newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
+		newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC),
+		vf.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
 		newFirmware(), newVersion(), newCompletion(), newMan())
 }
 

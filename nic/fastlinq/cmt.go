@@ -327,7 +327,10 @@ func (c *engines) waiting() (n int) {
 func (d display) Counters() (list []view.Counter) {
 	c := d.cmt
 	if c == nil {
-		return nil
+		if d.bridge != nil {
+			list = d.bridge.Counters()
+		}
+		return list
 	}
 	s := c.steering.Stats()
 	list = []view.Counter{

@@ -109,6 +109,7 @@ type Device struct {
 	display
 	tools
 	contexts
+	sriov
 	light lightL2
 }
 
@@ -133,7 +134,7 @@ func Of(f hardware.Function) *Device {
 // newDevice is the driver of a function, which is not attached yet.
 func newDevice(a *Adapter, fn int, cfg *Config, e hardware.Env) *Device {
 	d := &Device{adapter: a, fn: fn, port: e.Port}
-	d.driver, d.display, d.tools, d.contexts.d, d.light.d = driver{d}, display{d}, tools{d}, d, d
+	d.driver, d.display, d.tools, d.contexts.d, d.light.d, d.sriov.d = driver{d}, display{d}, tools{d}, d, d, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
 	d.sched, d.tagged = e.PF, e.Tagged

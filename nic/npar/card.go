@@ -32,9 +32,14 @@ type Function interface {
 // Parts are what the port uses of a NIC.
 type Parts struct {
 	Station *ether.Addr // its MAC address
+	// Owns tells whether the function has other stations, its VFs; nil: it has none.
+	Owns func(ether.Addr) bool
 	// Wire drops frames that are nobody's.
 	Wire *port.Port
 }
+
+// is tells whether a station is the function's.
+func (p *Parts) is(a ether.Addr) bool { return *p.Station == a || p.Owns != nil && p.Owns(a) }
 
 // Card drives the functions of a device as if they were one NIC.
 type Card struct {
@@ -74,6 +79,13 @@ const slotFrames = 256
 // HostPort is the first of the card's ports that are host functions; those before it
 // are the wire's.
 const HostPort = 8
+
+// vfPorts is how many ports there are for the host TAPs of a function's VFs.
+const vfPorts = 0x100
+
+// VFPort is the first of the card's ports that are host TAPs of a function's VFs. The
+// function gets their frames by ports from VFPort(0) on.
+func VFPort(fn int) frame.Port { return frame.Port(fn+1) * vfPorts }
 
 // fnShift is where a frame's number has its function.
 const fnShift = 48
@@ -166,7 +178,7 @@ func (s *Slot) switched(f *frame.Frame) bool {
 		case o == s || o.fn == nil || o.tag.TPID != 0:
 		case dst.IsMulticast():
 			o.wait(s.card.copy(f))
-		case *o.parts.Station == dst:
+		case o.parts.is(dst):
 			if f.ID != 0 {
 				s.done = append(s.done, f.ID)
 			}
@@ -234,14 +246,18 @@ func shift(o *frame.Offload, by int) {
 // its number.
 func (c *Card) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 	if p >= HostPort {
-		s := c.slots[p-HostPort]
+		fn, to := int(p-HostPort), frame.Host
+		if p >= vfPorts {
+			fn, to = int(p/vfPorts)-1, VFPort(0)+p%vfPorts
+		}
+		s := c.slots[fn]
 		if s.fn == nil {
 			for _, f := range frames {
 				f.Release()
 			}
 			return
 		}
-		s.fn.Receive(frame.Host, frames, now)
+		s.fn.Receive(to, frames, now)
 		return
 	}
 	on := c.ports[p]
@@ -274,7 +290,7 @@ func (p *physical) classify(f *frame.Frame, now frame.Time) {
 				s.batch = append(s.batch, f)
 				return
 			}
-		case len(b) >= ether.HeaderLen && *s.parts.Station == ether.Addr(b[:6]):
+		case len(b) >= ether.HeaderLen && s.parts.is(ether.Addr(b[:6])):
 			s.batch = append(s.batch, f)
 			return
 		default:

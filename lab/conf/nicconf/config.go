@@ -47,6 +47,8 @@ type Config struct {
 	IPFromHost bool `json:"ip_from_host,omitempty" yaml:"ip_from_host,omitempty"`
 	// of the storms: a file, or a form to search for; empty: built in
 	Firmware string `json:"firmware,omitempty" yaml:"firmware,omitempty"`
+	// SRIOV are the virtual functions; nil: it can have none.
+	SRIOV *SRIOV `json:"sriov,omitempty" yaml:"sriov,omitempty"`
 	// Seed is behind the MAC address, the clock's noise and, if it is given, the
 	// secrets: others can then guess them.
 	Seed *uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`
@@ -99,6 +101,10 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "hardware", Expect: "fastlinq or ideal", First: true, Schema: conf.Choice("fastlinq", "ideal"),
 			Set: c.setHardware},
 		{Name: "profile", Expect: "siw", First: true, Schema: conf.Choice("siw"), Set: c.setProfile},
+		{Name: "sriov", Schema: conf.Object(new(SRIOV).fields()), Node: func(n conf.Node) error {
+			c.SRIOV = new(SRIOV)
+			return conf.Decode(n, "the virtual functions", c.SRIOV.fields())
+		}},
 		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.ParsedNew(&c.Seed, parseSeed)},
 	}
 	for _, p := range new(Config).Params() {
@@ -210,6 +216,9 @@ func (c Config) WithDefaults() Config {
 		standard = 9000
 	}
 	c.MTU = cmp.Or(c.MTU, standard)
+	if c.SRIOV != nil {
+		c.SRIOV = new(c.SRIOV.withDefaults())
+	}
 	if c.Loopback() && len(c.Addrs()) == 0 {
 		c.IP = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/8")}
 		c.IP6 = []netip.Prefix{netip.MustParsePrefix("::1/128")}
@@ -287,7 +296,7 @@ func (c *Config) conflict() string {
 				"such as %v", t.Addr(), own[i].Masked(), Neighbour(own[i]))
 		}
 	}
-	return problem
+	return cmp.Or(problem, c.checkSRIOV())
 }
 
 // Neighbour proposes an address for the other side of a link: the last of

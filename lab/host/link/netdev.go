@@ -21,11 +21,14 @@ type Netdev struct {
 	MTU   int  // octets
 	Up    bool // administratively
 	Gone  bool // the interface has been removed
+	// Promisc and AllMulti: somebody wants the frames of all stations, or of all groups.
+	Promisc, AllMulti bool
 }
 
 func netdev(a *netlink.LinkAttrs) Netdev {
 	return Netdev{Index: a.Index, Name: a.Name, MAC: slices.Clone(a.HardwareAddr), MTU: a.MTU,
-		Up: a.Flags&net.FlagUp != 0}
+		Up: a.Flags&net.FlagUp != 0, Promisc: a.RawFlags&unix.IFF_PROMISC != 0,
+		AllMulti: a.RawFlags&unix.IFF_ALLMULTI != 0}
 }
 
 // Netdev describes the link called name.

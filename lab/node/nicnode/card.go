@@ -177,9 +177,13 @@ func (n *Node) buildFunction(env *nic.Env) (err error) {
 	}
 	env.Observe = n.observePort
 	cfg := n.device()
+	n.newVFs(env)
 	if lost := n.DoWait(func(frame.Time) {
 		if n.Device, err = nic.New(cfg, *env); err == nil {
-			slot.Enter(n.Device, npar.Parts{Station: &n.Device.IP.MAC, Wire: n.Device.Wire})
+			err = n.vfs.open()
+		}
+		if err == nil {
+			slot.Enter(n.engine(), npar.Parts{Station: &n.Device.IP.MAC, Wire: n.Device.Wire, Owns: n.vfs.owns()})
 		}
 	}); lost != nil {
 		return lost

@@ -59,6 +59,7 @@ func (n *Node) follow() error {
 	}
 	n.Undo.Add(stop)
 	n.Follow(followEvery, func(bool) {
+		n.vfs.round()
 		if err := f.round(); err != nil && err.Error() != f.told {
 			f.told = err.Error()
 			n.Warn("%v", err)

@@ -50,6 +50,7 @@ type Node struct {
 	wire   tap.Queue
 	host   *hostTAP // nil without a host TAP
 	second *second  // nil without a second engine
+	vfs    *vfs     // nil: it can have none
 	card   *card    // of which the NIC is a function; nil: it has a device of its own
 	ports  node.Ports
 	hints  []string
@@ -128,10 +129,14 @@ func (n *Node) build() (err error) {
 	} else if err := n.openTAPs(&env); err != nil {
 		return err
 	}
-	if n.Device, err = nic.New(n.device(), env); err != nil {
+	n.newVFs(&env)
+	if n.Device, err = nic.New(n.device(), env); err == nil {
+		err = n.vfs.open()
+	}
+	if err != nil {
 		return err
 	}
-	n.Loop.SetEngine(n.Device)
+	n.Loop.SetEngine(n.engine())
 	return n.ready()
 }
 
@@ -229,6 +234,9 @@ func (n *Node) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := n.vfs.start(); err != nil {
+		return fmt.Errorf("%s: sriov: %w", n.cfg.Name, err)
+	}
 	n.AwaitCarrier(ctx)
 	return nil
 }
@@ -297,6 +305,7 @@ func (n *Node) Drops() frame.Drops {
 func (n *Node) Close() error {
 	n.ending.Do(func() {
 		n.leave(nil)
+		n.endVFs()
 		n.shutdown()
 		// The function closes whatever is wrong with it; a loop that has ended
 		// closes nothing.

@@ -20,9 +20,6 @@
 // A first request by hand:
 //
 //	curl --unix-socket /run/tapir/nic0.sock http://nic/v1/version?control=1 http://nic/v1/show/qp
-//
-// It keeps no state of its own, and it does not interpret jobs or tables: the
-// NIC behind it does.
 package ctl
 
 import (
@@ -39,7 +36,7 @@ const Version = 1
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "neigh", "irq", "stats",
-	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2",
+	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.

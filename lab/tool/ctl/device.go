@@ -55,7 +55,8 @@ type Device struct {
 	// LocalMAD hands a datagram to the agent of queue pair qp at a LID of the RDMA
 	// port and returns its answer, on the thread; nil: the NIC has no such port.
 	LocalMAD func(qp uint32, lid uint16, mad []byte) ([]byte, error)
-	OnStop   func() // begins the orderly end; must not wait for it
+	Commands map[string]Answer // that others answer
+	OnStop   func()            // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
 }
@@ -112,6 +113,7 @@ var tables = map[string]table{
 	"link": ofFastLinQ("link", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLink() }),
 	"mfw":  ofFastLinQ("mfw", func(h *fastlinq.Device, now frame.Time) any { return h.ShowMFW(now) }),
 	"ll2":  ofFastLinQ("ll2", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLL2() }),
+	"vf":   ofFastLinQ("vf", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowVF() }),
 	"nvm":  ofFastLinQ("nvm", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowNVM() }),
 	"tlv":  ofFastLinQ("tlv", func(h *fastlinq.Device, now frame.Time) any { return h.ShowTLV(now) }),
 }

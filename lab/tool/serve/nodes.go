@@ -15,6 +15,7 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/node/swnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/vf"
 	"tapir/nic/uapi/relay"
 )
 
@@ -103,7 +104,8 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
-		LocalMAD: n.LocalMAD(), OnStop: stop}
+		LocalMAD: n.LocalMAD(), OnStop: stop,
+		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs}.Commands()}
 	return d.Served()
 }
 

@@ -65,6 +65,9 @@ type Config struct {
 	// Drop is told of every frame that the function discards after it has taken
 	// it, to be received (Rx) or sent; it borrows the frame.
 	Drop func(side Sides, f *frame.Frame, r frame.DropReason)
+	// Switched is told of every frame (borrowed) that a vport sends to others of the
+	// function.
+	Switched func(from int, f *frame.Frame)
 	// PF is the function's place in the scheduler of its port; nil: it is alone, and
 	// has no rates.
 	PF *pacing.Node
@@ -88,6 +91,7 @@ type Function struct {
 	tunnels TunnelParams
 	// tunnelled: some kind of tunnel is known.
 	tunnelled bool
+	strangers int // vports that take frames for stations without a filter
 
 	pkt     packet
 	to      []*vport // who accepts the packet in hand

@@ -19,10 +19,16 @@ import (
 
 // Receive takes a frame of the port, unless it answers with why no vport has
 // taken it: then the frame stays the caller's.
-func (fn *Function) Receive(f *frame.Frame) frame.DropReason {
+func (fn *Function) Receive(f *frame.Frame) frame.DropReason { return fn.receive(rx, f) }
+
+// ReceiveLocal is Receive for a frame that a neighbor on the port sends: vports accept it
+// as what others of the function send.
+func (fn *Function) ReceiveLocal(f *frame.Frame) frame.DropReason { return fn.receive(tx, f) }
+
+func (fn *Function) receive(d dir, f *frame.Frame) frame.DropReason {
 	r := fn.pkt.parse(f)
 	if r == frame.DropNone {
-		r = fn.classify(rx, nil)
+		r = fn.classify(d, nil)
 	}
 	if r == frame.DropNone {
 		r = fn.deliverAll(f)
@@ -32,6 +38,26 @@ func (fn *Function) Receive(f *frame.Frame) frame.DropReason {
 	}
 	fn.pkt.Frame = nil
 	return r
+}
+
+// Accepts tells whether a vport accepts a frame (borrowed) of one side: of the port, or
+// of a neighbor.
+func (fn *Function) Accepts(side Sides, f *frame.Frame) bool {
+	d := rx
+	if side == Tx {
+		d = tx
+	}
+	b := f.Bytes()
+	if len(fn.started) == 0 || len(b) < ether.HeaderLen {
+		return false
+	}
+	if dst := ether.Addr(b[:6]); !fn.tunnelled && fn.strangers == 0 && !dst.IsMulticast() && fn.tables[d].pairs == 0 &&
+		!fn.tables[d].find(FilterMAC, makeKey(FilterMAC, dst, 0)).any() {
+		return false // as most are, at no cost
+	}
+	ok := fn.pkt.parse(f) == frame.DropNone && fn.classify(d, nil) == frame.DropNone
+	fn.pkt.Frame = nil
+	return ok
 }
 
 // deliverAll passes the frame in hand to all that accept it: the last takes it,

@@ -2,7 +2,6 @@ package l2
 
 import (
 	"encoding/binary"
-
 	"tapir/nic/nicdrop"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -106,6 +105,9 @@ func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
 
 // switched takes a frame that other vports of the function accept.
 func (fn *Function) switched(q *TxQueue, f *frame.Frame) {
+	if fn.cfg.Switched != nil {
+		fn.cfg.Switched(q.vport.id, f)
+	}
 	if r := fn.deliverAll(f); r != frame.DropNone {
 		fn.dropOut(q, f, r)
 	}
@@ -157,6 +159,11 @@ func (fn *Function) mistake(v *vport, asserts bool, r frame.DropReason) frame.Dr
 // linkLocal: the addresses that no bridge forwards (IEEE 802.1Q table 8-1).
 func linkLocal(a ether.Addr) bool {
 	return a[0] == 1 && a[1] == 0x80 && a[2] == 0xc2 && a[3] == 0 && a[4] == 0 && a[5] < 0x10
+}
+
+// HasStation tells whether an address is in a filter of a vport.
+func (fn *Function) HasStation(a ether.Addr) bool {
+	return fn.tables[rx].find(FilterMAC, makeKey(FilterMAC, a, 0)).any()
 }
 
 // owns tells whether an address is in a filter of the vport.

@@ -135,7 +135,18 @@ func (fn *Function) list() {
 			fn.started = append(fn.started, v)
 		}
 	}
+	fn.countStrangers()
 	fn.weigh()
+}
+
+// countStrangers counts the vports that take frames for stations without a filter.
+func (fn *Function) countStrangers() {
+	fn.strangers = 0
+	for _, v := range fn.started {
+		if (v.accept[rx] | v.accept[tx]).any(UcastUnmatched) {
+			fn.strangers++
+		}
+	}
 }
 
 // DefaultVLAN is the VLAN of frames that have no tag: its tag is put into them
@@ -184,6 +195,7 @@ func (fn *Function) VportUpdate(p UpdateParams) error {
 	}
 	if p.Accept != nil {
 		v.setAccept(p.Accept)
+		fn.countStrangers()
 	}
 	if p.TPA != nil {
 		fn.flush(v)

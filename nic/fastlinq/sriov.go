@@ -1,0 +1,144 @@
+package fastlinq
+
+import (
+	"fmt"
+
+	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/iov"
+	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/vf"
+	"tapir/wire/ether"
+	"tapir/wire/frame"
+)
+
+// MaxVFs is how many virtual functions a PF has at most.
+const MaxVFs = 120
+
+// VF is a virtual function, VFNetdev its interface in an operating system, VFHostPort the
+// first port of the host TAPs of VFs.
+type (
+	VF       = vf.VF
+	VFRow    = vf.Row
+	VFNetdev = vf.Netdev
+	// VFBridge joins a PF with its VFs and the port: it is the link of the PF's NIC, and
+	// drives it and them.
+	VFBridge = vf.Bridge
+	// VFEngine is the NIC of the PF.
+	VFEngine = vf.PF
+	// IOV is the PF's side of SR-IOV, VFInfo what it knows of a VF.
+	IOV    = iov.PF
+	VFInfo = iov.VFInfo
+)
+
+// VFHostPort is the port by which the host TAP of VF 0 sends; those of others follow.
+const VFHostPort = vf.HostPort
+
+// NewVFBridge returns a bridge on the link of a port.
+func NewVFBridge(pool frame.Pool, link frame.Link) *VFBridge { return vf.New(pool, link) }
+
+// SRIOV is the capability of a PF to have VFs.
+type SRIOV struct {
+	Total     int  // VFs
+	Queues    int  // pairs of each VF if there are so many
+	VEPA      bool // frames between VFs take the way by the switch at the port
+	HWChannel bool // messages of VFs wait for the PF's next turn
+	Changed   func(vf int)
+}
+
+// sriov are the VFs of a function.
+type sriov struct {
+	d      *Device
+	bridge *vf.Bridge // nil: there can be none
+	total  int
+}
+
+// OpenVFs lets the PF, which is on the bridge, have VFs. An error: more than its share of
+// the engine.
+func (v *sriov) OpenVFs(b *VFBridge, e VFEngine, c SRIOV) error {
+	d := v.d
+	a := &d.adapter.cfg
+	switch most := min(MaxVFs, a.share(d.fn, ecore.VPort)-1, a.share(d.fn, ecore.RSSEng)-1); {
+	case d.cfg.Engines > 1:
+		return fmt.Errorf("sriov: a function with two engines has no VFs here")
+	case c.Total < 0 || c.Total > most:
+		return fmt.Errorf("sriov: totalvfs %d: the function's share of its engine is %d", c.Total, most)
+	case c.Total*c.Queues > a.share(d.fn, ecore.L2Queue)-d.queuePairs():
+		return fmt.Errorf("sriov: %d VFs with %d queues: the function's share of its engine is %d beside its own %d",
+			c.Total, c.Queues, a.share(d.fn, ecore.L2Queue)-d.queuePairs(), d.queuePairs())
+	}
+	info := iov.Info{Total: c.Total, Offset: vfOffset, Stride: 1, DeviceID: vfDevice}
+	d.adapter.neighbours(d, func(o *Device) {
+		if o.path == d.path && o.pf < d.pf {
+			info.First += o.sriov.total
+		}
+	})
+	v.total, v.bridge = c.Total, b
+	e.Wants, e.Link = v.wants, v.link
+	b.Enter(e)
+	f := fw.Wanted
+	return b.Open(vf.Config{
+		L2: l2.Config{Pool: d.pool, Engines: 1, PF: d.sched.Child(true), Superframes: d.cfg.Superframes,
+			Share: l2.Share{Vports: 1 + c.Total, Queues: 1 + c.Total*c.Queues, MACs: 2 * c.Total, VLANs: 4 * c.Total,
+				RSSEngines: 1 + c.Total}},
+		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA, HWChannel: c.HWChannel, Changed: c.Changed,
+		Device: iov.Device{ChipNum: chipNum, DevType: 1, PortMAC: d.cfg.MAC, FWMajor: uint16(f >> 24),
+			FWMinor: uint16(f >> 16 & 0xff), FWRevision: uint16(f >> 8 & 0xff), FWEngineer: uint16(f & 0xff)},
+		Least:   func() int { return int(d.management.mcp.LinkState().LineSpeed) },
+		MAC:     v.mac,
+		Tunnels: func() l2.TunnelParams { return d.cfg.Netdev().Tunnel },
+	})
+}
+
+// What a VF is on the bus, and the chip.
+const (
+	vfOffset = 16
+	vfDevice = 0x8090
+	chipNum  = 0x8070
+)
+
+// Bridge is the bridge of the PF's VFs, nil without SR-IOV.
+func (v *sriov) Bridge() *VFBridge { return v.bridge }
+
+// wants tells whether a frame is for the PF's station, or one of its host function.
+func (v *sriov) wants(f *frame.Frame) bool {
+	d, b := v.d, f.Bytes()
+	if len(b) < ether.HeaderLen {
+		return false
+	}
+	dst := ether.Addr(b[:6])
+	return dst == d.cfg.MAC || d.function != nil && d.function.Function().HasStation(dst)
+}
+
+// mac is the address of a VF's driver unless the PF sets one: locally administered.
+func (v *sriov) mac(vf int) ether.Addr {
+	a := v.d.cfg.MAC
+	a[0] = a[0]&^1 | 2
+	a[1] ^= 0x5f
+	a[2] += byte(vf + 1)
+	return a
+}
+
+// link is the link of the port as VFs are told of it.
+func (v *sriov) link() iov.Link {
+	s := v.d.management.mcp.LinkState()
+	return iov.Link{Up: s.LinkUp && v.d.nic.Active(), FullDuplex: s.FullDuplex, Autoneg: s.AN,
+		AutonegDone: s.ANComplete, Speed: int(s.LineSpeed)}
+}
+
+// VFSet is what an administrator changes of a VF.
+type VFSet = vf.Set
+
+// VFErrno is the name of Linux's number of an error about VFs, empty if it has none.
+func VFErrno(err error) string { return vf.Errno(err) }
+
+// ShowVF describes the VFs, none without SR-IOV.
+func (v *sriov) ShowVF() []VFRow {
+	if v.bridge == nil {
+		return []VFRow{}
+	}
+	return v.bridge.Show()
+}
+
+// ParseVFSet reads the words of `ip link set PF vf N`.
+func ParseVFSet(words []string) (VFSet, error) { return vf.ParseSet(words) }

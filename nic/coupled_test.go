@@ -21,7 +21,7 @@ import (
 
 // newTwoEngines is a host function on two engines, which the NIC drives.
 func newTwoEngines(t *testing.T, queues int, cfg Config) *ethernetHost {
-	fastlinqOf(&cfg).Engines = 2
+	fastlinqOf(&cfg).Engines = setting(t, "engines=2").Hardware.(*fastlinq.Config).Engines
 	return newHostWith(t, queues, cfg)
 }
 

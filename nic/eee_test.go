@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"tapir/nic/fastlinq"
-	"tapir/nic/fastlinq/mfw"
 	"tapir/wire/frame"
 )
 
@@ -16,20 +14,20 @@ import (
 // MF-15 MF-16 MF-17 MF-18 MF-19
 func TestEEEWakesUp(t *testing.T) {
 	for _, c := range []struct {
-		media mfw.Media
+		media string
 		set   []string // one after the other
 		wait  time.Duration
 	}{
-		{mfw.MediaBaseT, []string{"link_speed=1G", "partner_eee=1G", "link_speed=auto", "link_advertise=1G"}, 16500},
-		{mfw.MediaBaseT, []string{"partner_eee=all"}, 7360},
-		{mfw.MediaBaseT, []string{"partner_eee=all", "eee_advertise=1G"}, 0},
-		{mfw.MediaBaseT, []string{"partner_eee=all", "eee_tx_lpi=0"}, 0},
-		{mfw.MediaBaseT, []string{"partner_eee=all", "eee=off"}, 0},
-		{mfw.MediaBaseT, []string{"partner_eee=1G"}, 0},
-		{mfw.MediaBaseT, []string{"partner_eee=all", "link_advertise=10G"}, 7360},
-		{mfw.MediaModule, []string{"partner_eee=all", "link_advertise=10G"}, 0},
+		{"base-t", []string{"link_speed=1G", "partner_eee=1G", "link_speed=auto", "link_advertise=1G"}, 16500},
+		{"base-t", []string{"partner_eee=all"}, 7360},
+		{"base-t", []string{"partner_eee=all", "eee_advertise=1G"}, 0},
+		{"base-t", []string{"partner_eee=all", "eee_tx_lpi=0"}, 0},
+		{"base-t", []string{"partner_eee=all", "eee=off"}, 0},
+		{"base-t", []string{"partner_eee=1G"}, 0},
+		{"base-t", []string{"partner_eee=all", "link_advertise=10G"}, 7360},
+		{"module", []string{"partner_eee=all", "link_advertise=10G"}, 0},
 	} {
-		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: c.media}}})
+		e := newEthernetHost(t, setting(t, "media="+c.media))
 		e.set("eee_tx_timer", "100")
 		e.n.set(c.set...)
 		send := func(after time.Duration) time.Duration {

@@ -10,6 +10,7 @@ import (
 	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/geneve"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
 	"tapir/wire/virtio"
@@ -257,6 +258,17 @@ func TestTunnelSettings(t *testing.T) {
 	e.set("vxlan_port", "0")
 	e.set("geneve_port", "4789")
 	pass(true, "not Geneve's form")
+
+	tunnel := make([]byte, 8+geneve.HeaderLen)
+	copy(tunnel, []byte{0, 9, 6081 >> 8, 6081 & 255})
+	(&geneve.Header{Protocol: geneve.TypeEthernet, VNI: 7}).Put(tunnel[8:], 0)
+	tunnel = append(tunnel, e.frame(inner, 0, 80)...)
+	tunnel[4], tunnel[5] = byte(len(tunnel)>>8), byte(len(tunnel))
+	b = append(ether.Header{Dst: own, Src: e.s.mac, Type: ether.TypeIPv4}.AppendTo(nil), packet(ip.Header{Proto: ip.ProtoUDP, Src: peer4, Dst: nic4}, tunnel)...)
+	e.set("rx_macs", "none")
+	pass(true, "Geneve at another port")
+	e.set("geneve_port", "6081")
+	pass(false, "Geneve by the inner address")
 }
 
 // Segments of a stream arrive as one super-frame that is cut into them again.

@@ -95,7 +95,7 @@ func TestRxCoalescing(t *testing.T) {
 func TestTxCoalescing(t *testing.T) {
 	interrupts := map[int]uint64{}
 	for _, usecs := range []int{0, 400} {
-		w, n, s := pair(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: 10, TxUsecs: usecs}}})
+		w, n, s := pair(t, setting(t, fmt.Sprintf("rx_usecs=10 tx_usecs=%d", usecs)))
 		answered(w, n, s)
 		w.run(time.Millisecond)
 		before := n.irq("ethernet")

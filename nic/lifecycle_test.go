@@ -45,7 +45,9 @@ func expectEvents(t *testing.T, what string, events *[]string, want ...string) {
 
 func TestPersonality(t *testing.T) {
 	w := newWorld(t)
-	n := w.nic(Config{Name: "plain", Addrs: prefixes("10.0.0.1/24"), RDMA: RDMA{Personality: verbs.Ethernet}})
+	cfg := setting(t, "personality=eth")
+	cfg.Name, cfg.Addrs = "plain", prefixes("10.0.0.1/24")
+	n := w.nic(cfg)
 	if _, err := n.dev.Verbs.Open(nil); !errors.Is(err, verbs.ErrNotStarted) {
 		t.Errorf("open of an Ethernet NIC: %v", err)
 	}
@@ -60,8 +62,9 @@ func TestPersonality(t *testing.T) {
 
 func TestPFParams(t *testing.T) {
 	w := newWorld(t)
-	n := w.nic(Config{Name: "small", Addrs: prefixes("10.0.0.1/24"),
-		RDMA: RDMA{MinDPIs: 2, NumQPs: 3, NumMRs: 5, NumSRQs: 1, DesiredCNQs: 2, Limits: verbs.Limits{MaxCNQ: 4}}})
+	cfg := setting(t, "min_dpis=2 num_qps=3 num_mrs=5 num_srqs=1 desired_cnq=2 max_cnq=4")
+	cfg.Name, cfg.Addrs = "small", prefixes("10.0.0.1/24")
+	n := w.nic(cfg)
 	a := n.dev.Verbs.Attr()
 	if a.MaxContext != 2 || a.MaxQP != 3 || a.MaxCQ != 6 || a.MaxMR != 4 || a.MaxSRQ != 1 || a.CNQs != 2 {
 		t.Errorf("limits %+v", a)
@@ -94,8 +97,10 @@ func TestPFParams(t *testing.T) {
 			t.Errorf("%d %s, want %d", made, c.what, c.number)
 		}
 	}
-	for want, rdma := range map[int]RDMA{2: {DesiredCNQs: 2, Limits: verbs.Limits{MaxCNQ: 4}}, 4: {Limits: verbs.Limits{MaxCNQ: 4}}} {
-		ctx, err := w.nic(Config{Name: fmt.Sprint("cnqs", want), Addrs: prefixes("10.0.0.2/24"), RDMA: rdma}).dev.Verbs.Open(nil)
+	for settings, want := range map[string]int{"desired_cnq=2 max_cnq=4": 2, "max_cnq=4": 4} {
+		cfg := setting(t, settings)
+		cfg.Name, cfg.Addrs = fmt.Sprint("cnqs", want), prefixes("10.0.0.2/24")
+		ctx, err := w.nic(cfg).dev.Verbs.Open(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +109,7 @@ func TestPFParams(t *testing.T) {
 			vectors++
 		}
 		if vectors != want {
-			t.Errorf("%+v: %d completion vectors", rdma, vectors)
+			t.Errorf("%s: %d completion vectors", settings, vectors)
 		}
 	}
 	for _, c := range []struct {

@@ -35,7 +35,7 @@ func TestLinkSpeedPaces(t *testing.T) {
 		name, set  string
 		mbps, more int // octets of a frame beside its own
 	}{{"link_speed", "10M", 10, 24}, {"link_speed", "100M", 100, 24}, {"link_speed", "1G", 1000, 24},
-		{"link_speed", "10G", 10_000, 24}, {"tx_maxrate", "80", 80, 0}} {
+		{"link_speed", "10G", 10_000, 24}, {"partner_speeds", "1G", 1000, 24}, {"tx_maxrate", "80", 80, 0}} {
 		set, mbps := c.set, c.mbps
 		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Link: fastlinq.Link{Media: mfw.MediaBaseT}}})
 		e.set(c.name, set)

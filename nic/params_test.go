@@ -116,7 +116,9 @@ func TestSetAtRunTime(t *testing.T) {
 }
 
 func TestInterfaceList(t *testing.T) {
-	w, a, b := twoNICs(t, Config{Iface: "tap3", IfaceList: []string{"tap7", "tap8"}})
+	there := setting(t, "iface_list=tap7,tap8")
+	there.Iface = "tap3"
+	w, a, b := twoNICs(t, there)
 	addr := b.dev.IP.Addrs()[0].Addr()
 	if _, err := dialQuietly(w, a, b, addr); !errors.Is(err, cm.ErrNoDevice) || !strings.Contains(err.Error(), "no RDMA on tap3: iface_list names tap7, tap8") {
 		t.Errorf("listening: %v", err)

@@ -229,6 +229,19 @@ func TestAliases(t *testing.T) {
 	}
 }
 
+// setting is a configuration with settings by name, such as int_mode=msi.
+func setting(t *testing.T, settings string) (c Config) {
+	t.Helper()
+	fastlinqOf(&c)
+	for s := range strings.FieldsSeq(settings) {
+		name, v, _ := strings.Cut(s, "=")
+		if err := c.Param(name).Set(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
 // with sets parameters of n while it runs.
 func (n *node) with(list ...Setting) {
 	n.w.t.Helper()

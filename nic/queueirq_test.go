@@ -48,16 +48,16 @@ func (e *ethernetHost) learn() {
 // IT-01
 func TestVectorsOfQueues(t *testing.T) {
 	for _, c := range []struct {
-		set  fastlinq.Interrupts
+		set  string
 		want [4]uint64 // interrupts by the vector of each queue, for a frame of the first
 	}{
-		{fastlinq.Interrupts{}, [4]uint64{1, 0, 0, 0}},
-		{fastlinq.Interrupts{Vectors: 4}, [4]uint64{1, 0, 0, 1}}, // three for four queues
-		{fastlinq.Interrupts{Mode: "msi"}, [4]uint64{1, 1, 1, 1}},
-		{fastlinq.Interrupts{Mode: "inta"}, [4]uint64{1, 1, 1, 1}},
-		{fastlinq.Interrupts{Mode: "poll"}, [4]uint64{}},
+		{"", [4]uint64{1, 0, 0, 0}},
+		{"msix_vectors=4", [4]uint64{1, 0, 0, 1}}, // three for four queues
+		{"int_mode=msi", [4]uint64{1, 1, 1, 1}},
+		{"int_mode=inta", [4]uint64{1, 1, 1, 1}},
+		{"int_mode=poll", [4]uint64{}},
 	} {
-		e := newEthernetHost(t, Config{Hardware: &fastlinq.Config{Interrupts: c.set}})
+		e := newEthernetHost(t, setting(t, c.set))
 		e.learn()
 		count := func() (n [4]uint64) {
 			for _, r := range e.n.dev.ShowIRQ() {
@@ -77,7 +77,7 @@ func TestVectorsOfQueues(t *testing.T) {
 			after[q] -= before[q]
 		}
 		if after != c.want {
-			t.Errorf("%+v: interrupts %v, want %v", c.set, after, c.want)
+			t.Errorf("%s: interrupts %v, want %v", c.set, after, c.want)
 		}
 	}
 }

@@ -156,6 +156,8 @@ func TestSettingsAct(t *testing.T) {
 		{"ord=7", func(x *tried) float64 { return reads(x, x.a) }, 7},
 		{"ird=2", func(x *tried) float64 { return reads(x, x.b) }, 2},
 		{"ird=7", func(x *tried) float64 { return reads(x, x.b) }, 7},
+		{"send_first=100ms", sentFirst, 0.1},
+		{"send_first=700ms", sentFirst, 0.7},
 		{"mpa_crc_required=0 zcopy_tx=1", unacknowledgedWrite, 0},
 		{"mpa_crc_required=0 zcopy_tx=0", unacknowledgedWrite, 1},
 	} {
@@ -329,6 +331,22 @@ func crowded(x *tried) float64 {
 		x.t.Errorf("%s: no room for the third NIC", x.set)
 	}
 	return float64(old.dev.TCPEngine.Stats().Open)
+}
+
+// sentFirst is how long a NIC that serves and may send first waits for a silent client.
+func sentFirst(x *tried) float64 {
+	s := newEnd(x.t, x.b, 64)
+	if _, err := x.b.dev.CM.Listen(netip.AddrPortFrom(peer4, rdmaPort), 1, func(ev cm.Event, now frame.Time) {
+		if s.events = append(s.events, ev); ev.Type == cm.ConnectRequest {
+			_ = ev.ID.Accept(cm.Params{QP: s.qp, MaySendFirst: true}, now)
+		}
+	}, nil); err != nil {
+		x.t.Fatal(err)
+	}
+	c := x.connect(x.a, 1)
+	x.until(time.Second, func() bool { return c.saw(cm.ActiveComplete) && s.saw(cm.PassiveComplete) })
+	s.post(verbs.OpWrite, 8, c)
+	return x.took(time.Millisecond, func() bool { return x.a.dev.IWARP.Totals().RxMessages[rdmap.Write] > 0 }).Seconds()
 }
 
 // reads counts the Reads that a NIC issues at a time, on a connection that a opens and

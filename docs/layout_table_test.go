@@ -153,6 +153,7 @@ var oversize = map[string]string{
 	"lab/check/bench":                "one program with all benchmarks",
 	"lab/tool/inspect":               "the state machines of all protocols share their flows",
 	"nic/fastlinq/l2":                "the stages of one function share its queues and filters",
+	"opa/em":                         "one state machine: what there is, what should be, and the next MAD of each port and switch",
 	"nic/iwarp":                      "start-up, the two halves and the end of a connection share one state",
 	"cmd/tapir.newCapture":           "most of it is text: help and flags",
 	"lab/check/bench.allCases":       "a table",

@@ -23,6 +23,8 @@ type Congestion struct {
 	Limit     uint16
 	MaxDelay  time.Duration
 	SLs       []uint8 // empty: all
+	// Switches say when switches mark; none: as they are set up themselves.
+	Switches []SwitchCongestion
 }
 
 // DefaultCongestion is what a Congestion without settings means.

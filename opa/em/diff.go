@@ -151,6 +151,11 @@ func (m *Manager) Plan() (lines []string, ready bool) {
 			m.planVPort(p, v, add)
 		}
 	}
+	for _, p := range m.switches {
+		if p.sw.read && !m.marks(p) {
+			add("~ switch %v: when it marks congestion", p)
+		}
+	}
 	for _, v := range m.vesws {
 		for _, b := range v.members {
 			if b.port == nil || !b.port.up {
@@ -198,6 +203,9 @@ func (m *Manager) inSync(v *vport) bool {
 // its ports are there.
 func (m *Manager) InSync() bool {
 	if !m.settled || m.stale || m.relid {
+		return false
+	}
+	if slices.ContainsFunc(m.switches, func(p *port) bool { return !m.marks(p) }) {
 		return false
 	}
 	for _, p := range m.ports {

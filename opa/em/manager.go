@@ -94,11 +94,12 @@ type Manager struct {
 	tids   uint32
 	sweeps [2]uint64 // transactions of the last sweeps
 
-	ports   []*port // by GUID
-	vesws   []*vesw // by id
-	settled bool
-	stale   bool // ports, names or the configuration have changed
-	relid   bool // LIDs are to be assigned anew
+	ports    []*port // by GUID
+	switches []*port // likewise: of each its agent
+	vesws    []*vesw // by id
+	settled  bool
+	stale    bool // ports, names or the configuration have changed
+	relid    bool // LIDs are to be assigned anew
 
 	requests map[uint64]*request // by transaction; never ranged over
 	wake     frame.Time
@@ -224,8 +225,12 @@ func (m *Manager) Poll(now frame.Time, send mad.Send) frame.Time {
 	if m.master() {
 		m.sweep(send)
 		m.expire()
+		m.expireSwitches()
 		m.refresh()
 		for _, p := range m.ports {
+			m.drive(p, send)
+		}
+		for _, p := range m.switches {
 			m.drive(p, send)
 		}
 		m.settle()
@@ -239,7 +244,7 @@ func (m *Manager) by(t frame.Time) { m.wake = min(m.wake, t) }
 // restart forgets the fabric.
 func (m *Manager) restart(role mad.SMState) {
 	m.role, m.since = role, m.now
-	m.ports, m.vesws, m.settled, m.stale, m.relid = nil, nil, false, true, true
+	m.ports, m.switches, m.vesws, m.settled, m.stale, m.relid = nil, nil, nil, false, true, true
 	clear(m.requests)
 	m.sweepA, m.wake = m.now, 0
 }

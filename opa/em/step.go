@@ -10,6 +10,9 @@ import (
 
 // step is the next request to port p, nil if there is nothing to ask.
 func (m *Manager) step(p *port) *request {
+	if p.sw != nil {
+		return m.stepSwitch(p)
+	}
 	if p.duplicate {
 		return nil
 	}

@@ -30,6 +30,7 @@ type port struct {
 	duplicate bool    // two ports claim the GUID
 
 	congestion congestion
+	sw         *switchState // nil: it is an HFI's
 
 	// The agent of its virtual NICs.
 	class     mad.ClassPortInfo
@@ -92,6 +93,10 @@ func (m *Manager) sweep(send mad.Send) {
 func (m *Manager) found(tid uint64, info mad.NodeInfo, from mad.Address) {
 	if !m.master() || tid != m.sweeps[0] && tid != m.sweeps[1] || info.PortGUID == 0 {
 		m.count.Unexpected++
+		return
+	}
+	if info.Type == mad.NodeSwitch {
+		m.foundSwitch(info)
 		return
 	}
 	i, known := m.place(info.PortGUID)

@@ -3,13 +3,72 @@ package mad
 import "tapir/opa"
 
 // Attributes of congestion control, with the numbers and layouts of the Linux
-// driver hfi1.
+// driver hfi1, and for switches of the fabric manager opa-fm.
 const (
-	AttrCongestionInfo         uint16 = 0x008b // Get
-	AttrHFICongestionLog       uint16 = 0x008f // Get, which also clears it
-	AttrHFICongestionSetting   uint16 = 0x0090 // Get, Set
-	AttrCongestionControlTable uint16 = 0x0091 // Get, Set; modifier CCTBlock
+	AttrCongestionInfo          uint16 = 0x008b // Get
+	AttrSwitchCongestionSetting uint16 = 0x008d // Get, Set; of a switch
+	AttrSwitchPortCongestion    uint16 = 0x008e // Get, Set; modifier SwitchPort
+	AttrHFICongestionLog        uint16 = 0x008f // Get, which also clears it
+	AttrHFICongestionSetting    uint16 = 0x0090 // Get, Set
+	AttrCongestionControlTable  uint16 = 0x0091 // Get, Set; modifier CCTBlock
 )
+
+// Bits of SwitchCongestionSetting.ControlMap: which fields count.
+const (
+	SwitchThresholdValid uint32 = 0x04 // Threshold and PacketSize
+	SwitchMarkingValid   uint32 = 0x10 // MarkingRate
+)
+
+// SwitchPacketUnit is the unit of PacketSize in octets.
+const SwitchPacketUnit = 64
+
+// SwitchCongestionSetting says when a switch sets FECN, on the ports without a setting of
+// their own.
+type SwitchCongestionSetting struct {
+	ControlMap             uint32
+	VictimMask, CreditMask [32]uint8 // bits of ports: without use here
+	Threshold              uint8     // in the upper 4 bits: 0 for never, to 15 for early
+	PacketSize             uint8     // of the shortest packets that are marked
+	CSThreshold            uint8     // of credit starvation, as ReturnDelay: without use here
+	_                      uint8
+	ReturnDelay            uint16
+	MarkingRate            uint16 // packets that are left alone after each marked one
+}
+
+// SwitchCongestionLen is the attribute's length.
+const SwitchCongestionLen = 76
+
+// ParseSwitchCongestion reads the attribute.
+func ParseSwitchCongestion(data []byte) SwitchCongestionSetting {
+	return decode[SwitchCongestionSetting](data)
+}
+
+// Put writes the attribute.
+func (c *SwitchCongestionSetting) Put(b []byte) { encode(b, c) }
+
+// SwitchPortCongestion is the setting of one port of a switch.
+type SwitchPortCongestion struct {
+	Threshold   uint8 // bit 7: the setting counts; lower 4 bits as in the setting of the switch
+	PacketSize  uint8
+	MarkingRate uint16
+}
+
+// SwitchPortValid in Threshold has the setting of a port count.
+const SwitchPortValid uint8 = 0x80
+
+// SwitchPortCongestionLen is the attribute's length for one port.
+const SwitchPortCongestionLen = 4
+
+// ParseSwitchPortCongestion reads the attribute.
+func ParseSwitchPortCongestion(data []byte) SwitchPortCongestion {
+	return decode[SwitchPortCongestion](data)
+}
+
+// Put writes the attribute.
+func (c *SwitchPortCongestion) Put(b []byte) { encode(b, c) }
+
+// SwitchPort is the modifier for one port of a switch, which count from 1.
+func SwitchPort(port uint8) uint32 { return 1<<24 | uint32(port) }
 
 // MaxSLs is the number of service levels.
 const MaxSLs = 32

@@ -8,14 +8,14 @@ import (
 	"tapir/opa"
 )
 
-// Subnet management on a fabric without switches.
+// Subnet management on a fabric whose switches have no LID.
 //
 // A real fabric manager reaches a port that has no LID by a directed route:
 // the list of switch ports to leave by. Here all ports share one Ethernet, so
-// a directed route says which of them is meant, in the same fields: a packet
-// to the permissive LID that has made no hop is for every port that hears it,
-// and one of eight hops is for the port whose GUID the hops spell, most
-// significant octet first, as if each octet were the port number of a switch.
+// a directed route says which of them, or which switch, is meant, in the same
+// fields: a packet to the permissive LID that has made no hop is for everybody
+// who hears it, and one of eight hops is for the one whose GUID the hops spell,
+// most significant octet first, as if each octet were the port number of a switch.
 // The other fields are those of any directed route over no LID-routed part.
 // Ports with a LID can also be reached LID routed.
 
@@ -117,8 +117,11 @@ func (s *SMP) Put(b []byte) {
 // permissive is the permissive LID in the 32-bit form of these attributes.
 const permissive = 0xffffffff
 
-// NodeHFI is the node type of a host fabric interface.
-const NodeHFI uint8 = 1
+// Node types: of a host fabric interface and of a switch.
+const (
+	NodeHFI    uint8 = 1
+	NodeSwitch uint8 = 2
+)
 
 // NodeInfo says what a node is.
 type NodeInfo struct {

@@ -75,11 +75,11 @@ func (f *veswFile) fields() []conf.Field {
 	return []conf.Field{
 		{Name: "lids", Expect: "a range of unicast LIDs such as 0x10000-0x1ffff, from 1 to 0xefffff",
 			Set: conf.Parsed(&f.cfg.LIDs, parseLIDRange)},
-		{Name: "congestion", Schema: conf.Object(congestionFields(new(em.Congestion))),
+		{Name: "congestion", Schema: conf.Object(f.congestionFields(new(em.Congestion))),
 			Node: func(n conf.Node) error {
 				c := em.DefaultCongestion()
 				f.cfg.Congestion, f.places["congestion"] = &c, n
-				return conf.Decode(n, "the reaction to congestion", f.placed("congestion", congestionFields(&c)))
+				return conf.Decode(n, "the reaction to congestion", f.placed("congestion", f.congestionFields(&c)))
 			}},
 		{Name: "nodes", Schema: conf.ListOf(conf.Object(nodeFields(new(em.NodeEntry)))), Node: func(n conf.Node) error {
 			return f.list(n, "nodes", "a list of nodes", func(n conf.Node, at string) error {
@@ -138,7 +138,7 @@ func parseLIDRange(s string) (r em.LIDRange, err error) {
 	return r, err
 }
 
-func congestionFields(c *em.Congestion) []conf.Field {
+func (f *veswFile) congestionFields(c *em.Congestion) []conf.Field {
 	return []conf.Field{
 		{Name: "increase", Expect: "a number from 1 to 255", Set: conf.Number(&c.Increase, 1, 255)},
 		{Name: "timer", Expect: "a time from 1.024us to 67ms",
@@ -150,6 +150,27 @@ func congestionFields(c *em.Congestion) []conf.Field {
 		{Name: "max_delay", Expect: fmt.Sprintf("a time up to %v", em.MostDelay),
 			Set: conf.Time(&c.MaxDelay, 1, em.MostDelay)},
 		{Name: "sls", Expect: "service levels from 0 to 31", Many: true, Set: conf.Append(&c.SLs, parseLane)},
+		{Name: "switches", Schema: conf.ListOf(conf.Object(switchFields(new(em.SwitchCongestion)))),
+			Node: func(n conf.Node) error {
+				return f.list(n, "congestion.switches", "a list of settings for switches",
+					func(n conf.Node, _ string) error {
+						var s em.SwitchCongestion
+						err := conf.Decode(n, "when a switch marks congestion", switchFields(&s))
+						c.Switches = append(c.Switches, s)
+						return err
+					})
+			}},
+	}
+}
+
+func switchFields(s *em.SwitchCongestion) []conf.Field {
+	return []conf.Field{
+		{Name: "name", Expect: "the name of a switch", Set: conf.Checked(&s.Name, nameError)},
+		{Name: "port", Expect: "the number of a port from 1 to 255", Set: conf.Number(&s.Port, 1, 255)},
+		{Name: "threshold", Expect: "a number from 0 (never) to 15 (early)", Set: conf.Number(&s.Threshold, 0, 15)},
+		{Name: "packet_size", Expect: fmt.Sprintf("a number of octets from 0 to %d", em.MaxMarkedSize),
+			Set: conf.Number(&s.PacketSize, 0, em.MaxMarkedSize)},
+		{Name: "marking_rate", Expect: "a number of packets from 0 to 255", Set: conf.Number(&s.MarkingRate, 0, 255)},
 	}
 }
 

@@ -167,9 +167,10 @@ func (c *Config) Ability() linkmode.Ability {
 	return a
 }
 
-// Congested tells whether an egress queue with that many frames is congested.
-func (c *Config) Congested(frames int) bool {
-	return c.FECNThreshold > 0 && frames*fecnSteps >= (fecnSteps-c.FECNThreshold)*c.Queue
+// Congested tells whether an egress queue of a size with that many frames is congested, by
+// a threshold from 1 to 15.
+func Congested(threshold, frames, size int) bool {
+	return frames*fecnSteps >= (fecnSteps-threshold)*size
 }
 
 // ControlName is the name of the switch's control socket.

@@ -291,6 +291,7 @@ func (m *EM) Served(stop func()) ctl.NIC {
 		nodectl.List("vesw", mgr.VESWs), nodectl.List("port", mgr.Ports), nodectl.List("member", mgr.VPorts),
 		nodectl.List("mac", func() []em.MACRecord { return mgr.MACs(0) }), nodectl.List("traffic", mgr.Traffic),
 		nodectl.List("congestion", mgr.Congestion),
+		nodectl.List("switch", mgr.Switches),
 		nodectl.List("audit", func() []em.Event { return mgr.Events(0) }),
 		nodectl.List("counters", func() []nodectl.Counter { return ManagerCounters(mgr) }))
 	return &control{m.ControlOf(c), m}

@@ -27,7 +27,7 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 		c := s.Counts(i)
 		add(name+"rx_frames", c.RxFrames)
 		add(name+"tx_frames", c.TxFrames)
-		if s.cfg.FECNThreshold > 0 {
+		if s.cfg.FECNThreshold > 0 || s.agent.setting.Threshold > 0 || c.Marked > 0 {
 			add(name+"tx_fecn", c.Marked)
 		}
 		if f := &s.ports[i].flow; f.Rx || f.Tx {

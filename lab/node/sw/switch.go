@@ -55,6 +55,7 @@ type Switch struct {
 	busy  []int // ports whose queues are not empty, in order
 	macs  macTable
 	clock timekeeper // nil: a plain switch
+	agent agent
 }
 
 type port struct {
@@ -65,6 +66,7 @@ type port struct {
 	delay  swconf.Delay
 	counts PortCounts
 
+	marking
 	unmarked int // packets still to be left without FECN
 }
 
@@ -100,12 +102,14 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 	}
 	s := &Switch{cfg: cfg, env: env, macs: newMACTable(cfg.Ageing, cfg.MACs), ports: make([]port, len(cfg.Ports))}
 	for i := range s.ports {
-		s.ports[i] = port{link: env.Links[i], delay: cfg.Delay, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
+		s.ports[i] = port{link: env.Links[i], delay: cfg.Delay, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
+			marking: marking{cfg.FECNThreshold, cfg.FECNSize, cfg.FECNRate}}
 		if d := cfg.Ports[i].Delay; d != nil {
 			s.ports[i].delay = *d
 		}
 		s.unite(i)
 	}
+	s.agent = s.newAgent()
 	var err error
 	s.clock, err = newClock(s)
 	return s, err
@@ -157,6 +161,9 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 	if !s.cfg.Forwards(dst) {
 		s.drop(in, f, DropLinkLocal)
 		return
+	}
+	if asks(b) {
+		s.manage(in, f, now)
 	}
 	s.forward(in, dst, f, t, now)
 }
@@ -219,8 +226,8 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 		f.Release()
 		return
 	}
-	if s.cfg.Congested(len(p.queue)) {
-		s.mark(p, f)
+	if p.threshold > 0 && swconf.Congested(p.threshold, len(p.queue), s.cfg.Queue) {
+		p.markFECN(f)
 	}
 	at := now.Add(p.delay.Draw(p.rng))
 	if n := len(p.queue); n > 0 {
@@ -234,17 +241,17 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
 }
 
-// mark sets FECN in a packet of Omni-Path that meets congestion, if its turn has come.
-func (s *Switch) mark(p *port, f *frame.Frame) {
+// markFECN sets FECN in a packet of Omni-Path that meets congestion, if its turn has come.
+func (p *port) markFECN(f *frame.Frame) {
 	_, octets, ok := opa.ServiceClass(f.Bytes())
-	if !ok || octets < s.cfg.FECNSize {
+	if !ok || octets < p.octets {
 		return
 	}
 	if p.unmarked > 0 {
 		p.unmarked--
 	} else if opa.MarkFECN(f.Bytes()) {
 		p.counts.Marked++
-		p.unmarked = s.cfg.FECNRate
+		p.unmarked = p.rate
 	}
 }
 

@@ -66,6 +66,37 @@ func TestCongestionControl(t *testing.T) {
 	}
 }
 
+// The manager decides when a switch marks congestion: from which fill of a queue on, which
+// packets, how many of them, and for a port of its own. In a lab in which the switch is set
+// up to mark nothing, two senders then share a slow link without loss.
+func TestSwitchCongestionSetting(t *testing.T) {
+	for _, c := range []struct {
+		switches    string
+		least, most int // marked packets
+	}{
+		{"", 0, 0},
+		{"{threshold: 12}", 1, 1_000_000},
+		{"{name: s, threshold: 12}", 1, 1_000_000},
+		{"{name: another, threshold: 12}", 0, 0},
+		{"{threshold: 12, packet_size: 10000}", 0, 0},
+		{"{threshold: 12, marking_rate: 255}", 1, 10},
+		{"{threshold: 12}, {name: s, port: 4, threshold: 0}", 0, 0},
+		{"{threshold: 12}, {name: s, port: 3, threshold: 0}", 1, 1_000_000},
+	} {
+		lab := incast(`congestion: {increase: 5, timer: 20ms, limit: 15, max_delay: 4ms, switches: [`+c.switches+`]}`, fmt.Sprintf(`
+  - {wait: first}
+  - {wait: second}
+  - {wait: little}
+  - expect: {node: target, counter: rx_fecn, min: %d, max: %d}
+`, c.least, c.most))
+		lab = strings.Replace(lab, "fecn_threshold: 12", "fecn_threshold: 0", 1)
+		said := passes(t, lab)
+		if n := strings.Count(said, " 0% packet loss"); n != 6 && c.most > 10 {
+			t.Errorf("%s: %d of 6 pings lost nothing\n%s", c.switches, n, said)
+		}
+	}
+}
+
 // HFIs whose LIDs lie beyond those of 9B packets are found, set up and kept by their
 // manager, whose MADs then travel in 16B packets: in each framing, with traps, a port
 // that comes back, and the highest LID there is.
@@ -80,6 +111,7 @@ nodes:
     framing: FRAMING
     lids: 0x10000-0xefffff
     nodes: [{name: b, lid: 0xefffff}]
+    congestion: {switches: [{threshold: 3}]}
     vesws: [{name: blue, id: 2, members: [a, b]}]
   s: {kind: switch}
 links: [[a, s], [b, s], [em, s]]
@@ -99,7 +131,8 @@ steps:
   - expect: {node: em, counter: malformed, max: 0}
   - expect: {node: a, counter: vema_sets, min: 3}
 `, "FRAMING", framing))
-		for _, want := range []string{"port a: LID 0x010000, active", "port b: LID 0xefffff, active", "SLID 0x000000 -> 0xefffff"} {
+		for _, want := range []string{"port a: LID 0x010000, active", "port b: LID 0xefffff, active", "SLID 0x000000 -> 0xefffff",
+			"switch s: threshold 3"} {
 			if !strings.Contains(said, want) {
 				t.Errorf("%s: no %q in\n%s", framing, want, said)
 			}

@@ -37,7 +37,7 @@ const Version = 1
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "neigh", "irq", "stats",
 	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf",
-	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "audit"}
+	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }

@@ -98,7 +98,7 @@ func FetchAll(ctx context.Context) (json.RawMessage, error) {
 
 // ManagerTables are the tables of an Ethernet Manager, in the order of the
 // help text.
-var ManagerTables = []string{"vesw", "port", "member", "mac", "traffic", "congestion", "audit", "counters"}
+var ManagerTables = []string{"vesw", "port", "member", "mac", "traffic", "congestion", "switch", "audit", "counters"}
 
 // managerQueries are what can be asked about: for each the tables to look into,
 // and the columns that must hold the value.

@@ -148,6 +148,8 @@ func (r *vfRig) where() (set uint32) {
 
 // Frames between VFs and the PF stay inside, groups are copied, what is for nobody leaves by the
 // port, and the bridge learns nothing.
+//
+// IO-07 IO-26
 func TestVEB(t *testing.T) {
 	r := newVFs(t, Config{}, fastlinq.SRIOV{}, 3)
 	own, peer := r.dev.cfg.MAC, ether.Addr{2, 9, 9, 9, 9, 9}

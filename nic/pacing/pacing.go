@@ -159,7 +159,11 @@ func (n *Node) Remove() {
 func (n *Node) Rate() int { return n.rate }
 
 // SetWeight sets the node's part of its parent, next to the parts of the others.
-func (n *Node) SetWeight(parts int64) { n.weight = max(1, parts) * weightUnit }
+func (n *Node) SetWeight(parts int64) {
+	if w := max(1, parts) * weightUnit; w != n.weight {
+		n.weight, n.finish = w, 0 // what it was ahead counts by its old part
+	}
+}
 
 // Tag orders siblings: the one with the least sends first. Chosen notes that the
 // node is the one.

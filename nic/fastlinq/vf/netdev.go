@@ -46,8 +46,16 @@ type Stats struct{ RxFrames, RxBytes, TxFrames, TxBytes, TxStopped uint64 }
 // ring is the size of the queues of a VF.
 const ring = 1023
 
-// ID is the number of the VF.
-func (v *VF) ID() int { return v.id }
+// Waiting is the number of frames in the VF's queues.
+func (v *VF) Waiting() (n int) {
+	if v.driver == nil {
+		return 0
+	}
+	for i, q := range v.driver.rx {
+		n += q.Len() + v.driver.tx[i].Len()
+	}
+	return n + v.cutter.Segments.Len()
+}
 
 // vport is that of the VF.
 func (v *VF) vport() int { return v.id + 1 }

@@ -30,7 +30,8 @@ type management struct {
 	attention [cmt.Engines]bool // the firmware has a message
 	partner   mfw.Partner       // with whom the port negotiates, unless a setting says so
 	offer     offer
-	closed    bool // the NIC is, and the light is the TAP's owner's
+	managed   uint64 // how often
+	closed    bool   // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
 		link  settings.Link
@@ -109,6 +110,7 @@ func (d driver) Manage(now frame.Time) {
 // manage is Manage without telling the neighbors.
 func (d driver) manage(now frame.Time) {
 	m := &d.management
+	m.managed++
 	if m.cancel != nil {
 		m.cancel()
 		m.cancel = nil
@@ -296,6 +298,9 @@ func (d driver) faults(was *settings.Board) {
 
 // Ability is what the port offers to the other end of its cable.
 func (d driver) Ability() mfw.Partner { return d.management.fw.Ability(d.port) }
+
+// Managed counts what may have changed Ability.
+func (d driver) Managed() uint64 { return d.management.managed }
 
 // offer is somebody who waits until the port offers something else than known.
 type offer struct {

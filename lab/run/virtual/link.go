@@ -10,6 +10,7 @@ import (
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/inspect"
 	"tapir/lab/topo"
+	"tapir/nic/fastlinq"
 	"tapir/nic/linkmode"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -52,8 +53,11 @@ type end struct {
 	port frame.Port
 	look func()     // takes in what has arrived
 	wake frame.Time // when the next look is
-	// offered is what the node has told the other end of the link.
+	// offered is what the node has told the other end of the link: offerer did, when
+	// it had managed the port so often.
 	offered linkmode.Ability
+	offerer *fastlinq.Device
+	managed uint64
 }
 
 // addLink makes the ends of a link, which the nodes need.

@@ -12,12 +12,23 @@ import (
 // driver is that of the port at this end: of a card, that of the first function there;
 // nil: none negotiates.
 func (e *end) driver() *fastlinq.Device {
+	if e.node.dev != nil {
+		return e.node.driver()
+	}
 	for _, n := range e.on() {
-		if d := fastlinq.Of(n.dev.Hardware); d != nil && !n.dead {
+		if d := n.driver(); d != nil {
 			return d
 		}
 	}
 	return nil
+}
+
+// driver is that of the NIC, if it negotiates and lives.
+func (n *node) driver() *fastlinq.Device {
+	if n.dead {
+		return nil
+	}
+	return fastlinq.Of(n.dev.Hardware)
 }
 
 // ability is what the port at this end offers; false: it does not negotiate.
@@ -53,6 +64,11 @@ func (n *node) renegotiate(now frame.Time) {
 		return
 	}
 	for _, e := range n.ends {
+		d := e.driver()
+		if d == nil || d == e.offerer && d.Managed() == e.managed {
+			continue
+		}
+		e.offerer, e.managed = d, d.Managed()
 		if offer, ok := e.ability(); ok && offer != e.offered {
 			e.offered = offer
 			e.link.negotiate(now)

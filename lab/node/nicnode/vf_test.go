@@ -1,0 +1,68 @@
+package nicnode
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"tapir/lab/check/testenv"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/host/link"
+	"tapir/lab/node"
+	"tapir/nic/fastlinq"
+	"tapir/wire/frame"
+)
+
+// A VF for each of three namespaces: those of one VLAN reach each other and the third does
+// not, an interface has the address that the PF sets, and all of it goes with the VFs.
+func TestVFsInNamespaces(t *testing.T) {
+	p := testenv.Pair(t, 1500, false)
+	cfg := Config{Name: "pf", TAP: link.PairTAP, IP: prefixes("10.7.1.1/24"), SRIOV: &nicconf.SRIOV{Total: 4}}
+	var spaces []*link.Space
+	for i, policies := range [][]string{nil, {"max_tx_rate", "100"}, {"vlan", "100", "spoofchk", "on"}} {
+		s := testenv.Space(t, nil)
+		spaces = append(spaces, s)
+		cfg.SRIOV.VFs = append(cfg.SRIOV.VFs, nicconf.VF{HostTAP: "vf", NetNS: fmt.Sprint("/proc/self/fd/", s.NS.Fd()),
+			IP: prefixes(fmt.Sprintf("10.7.0.%d/24", i+1)), Policies: policies})
+	}
+	n := start(t, cfg, node.Env{NS: p.A.NS})
+	ping := func(from, to int, more ...string) error {
+		_, err := testenv.Run(t, spaces[from].NS, append(append([]string{"ping", "-c", "1", "-W", "2"}, more...),
+			fmt.Sprintf("10.7.0.%d", to+1))...)
+		return err
+	}
+	if err := ping(0, 1); err != nil {
+		t.Error("VFs do not reach each other:", err)
+	}
+	if ping(0, 2, "-W", "1") == nil {
+		t.Error("a VF reaches one of another VLAN")
+	}
+	set, err := fastlinq.ParseVFSet([]string{"mac", "02:00:00:00:00:05"})
+	must(t, err, n.DoWait(func(frame.Time) { err = set.Apply(n.vfs.bridge.IOV(), 0) }), err)
+	await(t, "the interface has the PF's address", func() bool {
+		d, err := spaces[0].Net.Netdev("vf")
+		return err == nil && d.MAC.String() == "02:00:00:00:00:05"
+	})
+	_, err = testenv.Run(t, spaces[1].NS, "ip", "neigh", "flush", "dev", "vf")
+	must(t, err)
+	if err := ping(1, 0); err != nil {
+		t.Error("with its new address a VF is not reached:", err)
+	}
+	if err := n.SetNumVFs(4); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("4 VFs where there are 3: %v", err)
+	}
+	if err := n.SetNumVFs(5); !errors.Is(err, syscall.ERANGE) {
+		t.Errorf("5 VFs of 4: %v", err)
+	}
+	must(t, n.SetNumVFs(0))
+	for i, s := range spaces {
+		if _, err := s.Net.Netdev("vf"); err == nil {
+			t.Errorf("the interface of VF %d stays", i)
+		}
+	}
+	must(t, n.SetNumVFs(2))
+	if err := ping(1, 0); err != nil {
+		t.Error("VFs that come again do not reach each other:", err)
+	}
+}

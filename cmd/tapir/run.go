@@ -76,7 +76,7 @@ func runProgram(cmd *cobra.Command, o uapi.Options, via, gid string) error {
 	if !ok {
 		return usage.Errorf("--via %q: want auto, trap or preload", via)
 	}
-	o.Via, o.NoDoorbells = how.Via, how.NoDoorbells
+	o.Via, o.NoDoorbells, o.Path = how.Via, how.NoDoorbells, via
 	if o.KillAfterPosts < 0 {
 		return usage.Errorf("--kill-after-posts %d: want 1 or more", o.KillAfterPosts)
 	}

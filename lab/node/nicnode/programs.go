@@ -2,6 +2,7 @@ package nicnode
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"tapir/nic/al"
@@ -19,11 +20,37 @@ type Programs struct {
 	cm   *ucma.Server
 	mu   sync.Mutex
 	nics map[string]*offer
+	// servers are the sockets by which programs come; any may use several NICs.
+	servers []*relay.Server
 }
 
 // NewPrograms returns one without nodes.
 func NewPrograms() *Programs {
 	return &Programs{cm: ucma.NewServer(), nics: map[string]*offer{}}
+}
+
+// Serve serves supervisors of programs by r.
+func (p *Programs) Serve(r *relay.Server) {
+	r.Serve(p.Devices)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.servers = append(p.servers, r)
+}
+
+// Clients lists the device files of the NIC of that name, and of the connection
+// manager, that programs have open.
+func (p *Programs) Clients(nic string) []relay.ClientInfo {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	list := []relay.ClientInfo{}
+	for _, r := range p.servers {
+		for _, c := range r.Clients() {
+			if c.File == relay.Uverbs(nic) || !strings.HasPrefix(c.File, relay.Uverbs("")) {
+				list = append(list, c)
+			}
+		}
+	}
+	return list
 }
 
 // LocalMAD is al.CA.MADTo of the node's device, for its thread; nil for a plain

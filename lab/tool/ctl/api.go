@@ -35,7 +35,7 @@ const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "neigh", "irq", "stats",
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "clients", "neigh", "irq", "stats",
 	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit"}
 

@@ -60,6 +60,7 @@ type NIC struct {
 	*nicnode.Node
 	o        *Options
 	programs *relay.Server
+	clients  func() any
 	finish   func() // of the printing of its log; nil: it is not printed
 }
 
@@ -97,14 +98,15 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 	}
 	programs.Add(n)
 	r.Log = o.Log
-	r.Serve(programs.Devices)
-	return &NIC{Node: n, o: o, programs: r}, nil
+	programs.Serve(r)
+	return &NIC{Node: n, o: o, programs: r,
+		clients: func() any { return programs.Clients(cfg.Name) }}, nil
 }
 
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
-		LocalMAD: n.LocalMAD(), OnStop: stop,
+		LocalMAD: n.LocalMAD(), Clients: n.clients, OnStop: stop,
 		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs}.Commands()}
 	return d.Served()
 }

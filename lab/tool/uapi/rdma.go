@@ -154,7 +154,7 @@ func (d *device) counters() (c ib.PortCounters, err error) {
 
 // dialNICs reaches the process of the NICs.
 func dialNICs(ctx context.Context, nics []*device, o Options) (*relay.Client, error) {
-	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts}
+	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts, Via: o.Path}
 	for _, d := range nics {
 		ask.NICs = append(ask.NICs, d.name)
 	}

@@ -39,6 +39,7 @@ type Options struct {
 	// KeepSystemClock leaves the program the right to set the machine's clock.
 	KeepSystemClock bool
 	Via             trap.Via
+	Path            string // what --via says, for display
 	// NoDoorbells has the program post to RDMA queues by system calls: it does not load
 	// the library that spares them (nic/uapi/doorbell).
 	NoDoorbells bool

@@ -46,6 +46,7 @@ func (f *file) giveBells(c *caller, cmd []byte) error {
 		f.bells = &fileBells{Bells: b, of: of, memory: memory, rung: of.Rung}
 		f.bells.stop = f.home.AddBell(b.FD(), f.bells)
 		of.SetBells(b)
+		f.belled.Store(true)
 		f.s.link.send(&message{Kind: bells, File: f.token}, "", memory)
 	}
 	var answer []byte

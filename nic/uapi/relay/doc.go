@@ -39,7 +39,8 @@ const Version = 7
 // Ask is what a supervisor says first.
 type Ask struct {
 	Version int      `json:"version"`
-	NICs    []string `json:"nics"` // whose devices its program is to see, in this order
+	NICs    []string `json:"nics"`          // whose devices its program is to see, in this order
+	Via     string   `json:"via,omitempty"` // auto, trap or preload: for display
 	// KillAfterPosts has the program killed as soon as the NICs have taken that
 	// many of its posts to send queues; 0: it is not.
 	KillAfterPosts int `json:"kill_after_posts,omitempty"`

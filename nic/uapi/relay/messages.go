@@ -39,6 +39,8 @@ func (s *Server) serveMessages(c *net.UnixConn, pid int, found map[string]Device
 	if !s.enter(gone, hangUp) {
 		hangUp()
 	}
+	s.note(func() { s.direct[gone] = pid })
 	<-gone
+	s.note(func() { delete(s.direct, gone) })
 	s.leave(gone)
 }

@@ -44,14 +44,16 @@ type Devices func(a Ask) (map[string]Device, error)
 type Server struct {
 	// Log is told what the user should know, such as programs that are refused;
 	// nil: nobody is. It is set before Serve.
-	Log     io.Writer
-	l       *net.UnixListener
-	served  chan struct{} // closed when nobody is accepted any more; nil before Serve
-	mu      sync.Mutex
-	open    map[any]func() // who is served, and what ends that
-	closing bool
-	wait    sync.WaitGroup
-	stalls  atomic.Uint64 // programs killed because they made a NIC wait
+	Log      io.Writer
+	l        *net.UnixListener
+	served   chan struct{} // closed when nobody is accepted any more; nil before Serve
+	mu       sync.Mutex
+	sessions map[*session]bool // the runs of programs
+	direct   map[any]int       // processes of programs without a supervisor
+	open     map[any]func()    // who is served, and what ends that
+	closing  bool
+	wait     sync.WaitGroup
+	stalls   atomic.Uint64 // programs killed because they made a NIC wait
 }
 
 // Listen makes the socket at path, which nothing else uses: what lies there is
@@ -66,7 +68,8 @@ func Listen(path string) (*Server, error) {
 		l.Close()
 		return nil, err
 	}
-	return &Server{l: l, open: map[any]func(){}}, nil
+	return &Server{l: l, open: map[any]func(){}, sessions: map[*session]bool{},
+		direct: map[any]int{}}, nil
 }
 
 // Serve serves supervisors on goroutines of its own until Close. It is called
@@ -156,7 +159,17 @@ func (s *Server) serve(counted *listen.Conn, devices Devices) {
 		s.serveMessages(c, pid, found)
 		return
 	}
-	newSession(newLink(c), a, found, pid, s.stalled).run()
+	run := newSession(newLink(c), a, found, pid, s.stalled)
+	s.note(func() { s.sessions[run] = true })
+	run.run()
+	s.note(func() { delete(s.sessions, run) })
+}
+
+// note changes what Clients looks at.
+func (s *Server) note(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
 }
 
 // enter notes who is served, and what ends that. False: nobody is any more.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,13 +27,14 @@ const maxCommand = 24 + 2*8*0xffff
 
 // session is the run of a program.
 type session struct {
-	link    *link
-	ask     Ask
-	devices map[string]Device
-	below   depth // the supervisor
-	mounts  *filesystems
-	equal   bool          // the supervisor has all rights that this process has
-	stalled func(pid int) // a process was killed because it made the NIC wait
+	link       *link
+	ask        Ask
+	devices    map[string]Device
+	below      depth // the supervisor
+	supervisor int   // its process
+	mounts     *filesystems
+	equal      bool          // the supervisor has all rights that this process has
+	stalled    func(pid int) // a process was killed because it made the NIC wait
 
 	mu        sync.Mutex
 	gone      bool // the supervisor
@@ -57,10 +59,13 @@ type answer struct {
 
 // file is an open device file. What follows File belongs to its home.
 type file struct {
-	s     *session
-	token uint64
-	id    trap.FileID
-	home  Thread
+	s      *session
+	token  uint64
+	id     trap.FileID
+	home   Thread
+	name   string      // of its device
+	opener int         // the process that opened it
+	belled atomic.Bool // it has doorbells
 	abi.File
 	stop    func() // the watch for its end
 	buf     []byte // of its last command
@@ -73,7 +78,7 @@ type file struct {
 }
 
 func newSession(l *link, a Ask, devices map[string]Device, pid int, stalled func(pid int)) *session {
-	return &session{link: l, stalled: stalled, ask: a, devices: devices, below: depthOf(pid),
+	return &session{link: l, stalled: stalled, ask: a, devices: devices, below: depthOf(pid), supervisor: pid,
 		mounts: newFilesystems(pid), equal: hasOurRights(pid),
 		files: map[uint64]*file{},
 		byID:  map[trap.FileID]*file{},
@@ -161,7 +166,7 @@ func (s *session) take(m message, tail string, fd int) {
 			s.fresh = false
 			s.intake.assign(d.Thread)
 		}
-		d.Thread.Do(func(frame.Time) { s.open(&m, d) })
+		d.Thread.Do(func(frame.Time) { s.open(&m, tail, d) })
 	case paper:
 		ipc.Close(s.ledger)
 		s.ledger = fd
@@ -209,12 +214,12 @@ func (s *session) receive(fd int, terms string) {
 }
 
 // open opens a device file on its thread.
-func (s *session) open(m *message, d Device) {
+func (s *session) open(m *message, name string, d Device) {
 	answer := message{Kind: opened, ID: m.ID, Flags: m.Flags}
 	c := newCaller(s, nil, m)
 	f, fd, err := d.Open(c, int(m.Flags))
 	if err == nil {
-		answer.File, err = s.add(f, fd, d.Thread)
+		answer.File, err = s.add(fd, &file{s: s, File: f, home: d.Thread, name: name, opener: c.Process()})
 	}
 	answer.Errno = uint32(errno.Of(err))
 	if err != nil {
@@ -225,8 +230,8 @@ func (s *session) open(m *message, d Device) {
 }
 
 // add makes a file known. fd is still ours, so it has not ended.
-func (s *session) add(of abi.File, fd int, home Thread) (token uint64, err error) {
-	f := &file{s: s, File: of, home: home}
+func (s *session) add(fd int, f *file) (token uint64, err error) {
+	home := f.home
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		f.id = trap.FileID{Dev: st.Dev, Ino: st.Ino}

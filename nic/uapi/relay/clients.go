@@ -1,0 +1,64 @@
+package relay
+
+import "cmp"
+
+// ClientInfo describes a device file that a program has open, and how what the
+// program does there comes to the NIC.
+type ClientInfo struct {
+	PID   int    `json:"pid"`
+	Run   int    `json:"run"` // of tapir run
+	File  string `json:"file"`
+	Via   string `json:"via"`   // auto, trap or preload, as tapir run was told; umode
+	Calls string `json:"calls"` // by which commands come
+	Posts string `json:"posts"` // by which posts to queues come
+	Why   string `json:"why"`
+}
+
+// How commands and posts come.
+const (
+	byTrap     = "trap"     // system calls that the kernel's filter stops
+	byPreload  = "preload"  // messages of the preloaded library
+	byMessages = "messages" // of the program itself
+	byDoorbell = "doorbell" // shared memory
+	byCommand  = "command"  // as commands do
+)
+
+// Clients lists the device files that programs have open; of programs that need no
+// supervisor, the programs.
+func (s *Server) Clients() (list []ClientInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of := range s.sessions {
+		list = append(list, of.clients()...)
+	}
+	for _, pid := range s.direct {
+		list = append(list, ClientInfo{PID: pid, Via: "umode", Calls: byMessages, Posts: byDoorbell,
+			Why: "it speaks with the NIC's process itself"})
+	}
+	return list
+}
+
+// clients lists a run's.
+func (s *session) clients() (list []ClientInfo) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		c := ClientInfo{PID: f.opener, Run: s.supervisor, File: f.name, Via: cmp.Or(s.ask.Via, "auto"), Calls: byTrap,
+			Posts: byCommand}
+		if c.Via == byPreload {
+			c.Calls = byPreload
+		}
+		switch {
+		case f.name == UCMA:
+			c.Posts, c.Why = "", "the connection manager has no queues"
+		case f.belled.Load():
+			c.Posts, c.Why = byDoorbell, "a dynamic program, which has loaded the library that rings"
+		case c.Via == byTrap:
+			c.Why = "tapir run --via trap"
+		default:
+			c.Why = "the library that rings is not loaded: a static program, or an LD_PRELOAD of its own"
+		}
+		list = append(list, c)
+	}
+	return list
+}

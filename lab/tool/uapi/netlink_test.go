@@ -1,11 +1,14 @@
 package uapi_test
 
 import (
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"tapir/lab/tool/uapi"
+	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/trap"
 )
 
@@ -46,6 +49,42 @@ src 10.0.0.2
 			}
 		})
 	}
+}
+
+// TestClients: tapir show clients tells by which way each program posts, and why.
+func TestClients(t *testing.T) {
+	a, b := newNICs(t, "clients", "clientsfar")
+	a.steps.off, b.steps.off = true, true
+	server := a.start(uapi.Options{Argv: strings.Fields("rping -s")})
+	a.has(listening(a))
+	stdin, end, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	client := b.start(uapi.Options{Path: "trap", NoDoorbells: true, Argv: []string{"sh", "-c", "rping -c -a 10.0.0.1 >/dev/null & read line; kill $!"},
+		Stdin: stdin})
+	until(t, func() string {
+		for n, want := range map[*nic]string{a: "auto trap doorbell a dynamic program, with the library of doorbells",
+			b: "trap trap command tapir run --via trap"} {
+			var rows []relay.ClientInfo
+			if err := n.ctl.Show(t.Context(), "clients", &rows); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range rows {
+				if r.File == relay.Uverbs(n.Name()) && strings.Join([]string{r.Via, r.Calls, r.Posts, r.Why}, " ") == want && r.PID > 0 {
+					want = ""
+				}
+			}
+			if want != "" {
+				return fmt.Sprintf("%s has %+v, want %s", n.Name(), rows, want)
+			}
+		}
+		return ""
+	})
+	end.Close()
+	client.end(t)
+	server.end(t)
 }
 
 // listening are the objects of a NIC at which rping waits for a client.

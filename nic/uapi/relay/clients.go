@@ -1,6 +1,9 @@
 package relay
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // ClientInfo describes a device file that a program has open, and how what the
 // program does there comes to the NIC.
@@ -23,8 +26,8 @@ const (
 	byCommand  = "command"  // as commands do
 )
 
-// Clients lists the device files that programs have open; of programs that need no
-// supervisor, the programs.
+// Clients lists the device files that programs have open, by process; programs that
+// need no supervisor have one line.
 func (s *Server) Clients() (list []ClientInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,6 +38,9 @@ func (s *Server) Clients() (list []ClientInfo) {
 		list = append(list, ClientInfo{PID: pid, Via: "umode", Calls: byMessages, Posts: byDoorbell,
 			Why: "it speaks with the NIC's process itself"})
 	}
+	slices.SortFunc(list, func(a, b ClientInfo) int {
+		return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.File, b.File))
+	})
 	return list
 }
 
@@ -52,11 +58,11 @@ func (s *session) clients() (list []ClientInfo) {
 		case f.name == UCMA:
 			c.Posts, c.Why = "", "the connection manager has no queues"
 		case f.belled.Load():
-			c.Posts, c.Why = byDoorbell, "a dynamic program, which has loaded the library that rings"
+			c.Posts, c.Why = byDoorbell, "a dynamic program, with the library of doorbells"
 		case c.Via == byTrap:
 			c.Why = "tapir run --via trap"
 		default:
-			c.Why = "the library that rings is not loaded: a static program, or an LD_PRELOAD of its own"
+			c.Why = "it has not posted yet, is static, or has an LD_PRELOAD of its own"
 		}
 		list = append(list, c)
 	}

@@ -21,9 +21,8 @@ func newShow() *cobra.Command {
 			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
 			"queues (cq), memory regions (mr) and windows (mw), connection endpoints (cep), all RDMA objects with\n" +
 			"the processes that made them (resource), programs and how they reach the NIC (clients),\n" +
-			"stations of the link (neigh), status blocks with\n" +
-			"their vectors and interrupts (irq), how many objects there are and have been (stats),\n" +
-			"counters, parameters (params), the connection manager's latest events, and\n" +
+			"stations of the link (neigh), status blocks with their vectors and interrupts (irq), how many objects\n" +
+			"there are and have been (stats), counters, parameters (params), the latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs. Of the device there are the " +

@@ -56,9 +56,8 @@ type Device struct {
 	// port and returns its answer, on the thread; nil: the NIC has no such port.
 	LocalMAD func(qp uint32, lid uint16, mad []byte) ([]byte, error)
 	Commands map[string]Answer // that others answer
-	// Clients lists the programs that use the NIC, flat structs; nil: it serves none.
-	Clients func() any
-	OnStop  func() // begins the orderly end; must not wait for it
+	Clients  func() any        // the programs that use the NIC, flat structs
+	OnStop   func()            // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
 }
@@ -93,14 +92,8 @@ var tables = map[string]table{
 	"mr":       list((*nic.Device).ShowMR),
 	"mw":       list((*nic.Device).ShowMW),
 	"cep":      list((*nic.Device).ShowCEP),
-	"resource": list((*nic.Device).ShowResources),
-	"neigh":    list((*nic.Device).ShowNeighbors),
-	"clients": func(d *served, _ frame.Time) (any, error) {
-		if d.Clients == nil {
-			return nil, d.lacks("clients table")
-		}
-		return d.Clients(), nil
-	},
+	"resource": list((*nic.Device).ShowResources), "neigh": list((*nic.Device).ShowNeighbors),
+	"clients":  func(d *served, _ frame.Time) (any, error) { return d.Clients(), nil },
 	"counters": one((*nic.Device).Counters),
 	"params":   one((*nic.Device).ShowParams),
 	"stats":    one((*nic.Device).ShowStats),

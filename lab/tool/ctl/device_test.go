@@ -70,7 +70,7 @@ func deviceOf(t testing.TB, kind hardware.Config) (*Device, *inline, frame.Pool)
 		t.Fatal(err)
 	}
 	th := &inline{}
-	return &Device{Device: dev, Thread: th, Version: "v1", TAP: func() string { return "tap0" }, OnStop: func() {}}, th, pool
+	return &Device{Device: dev, Thread: th, Version: "v1", TAP: func() string { return "tap0" }, Clients: func() any { return []int{} }, OnStop: func() {}}, th, pool
 }
 
 // deviceClient is a client of such a NIC.

@@ -46,7 +46,8 @@ func (w *memWire) start(ctx context.Context, name string) error {
 		return err
 	}
 	w.nodes = append(w.nodes, n)
-	d := ctl.Device{Device: n.Device, Thread: n, Version: "demo", TAP: n.TAP, OnStop: func() {}}
+	d := ctl.Device{Device: n.Device, Thread: n, Version: "demo", TAP: n.TAP, OnStop: func() {},
+		Clients: func() any { return []struct{}{} }}
 	s.Serve(d.Served())
 	return nil
 }

@@ -39,7 +39,7 @@ var layout = []line{
 	{"nic/tap", []string{"wire"}},
 	{"nic/sched", nil},
 	{"nic/loop", []string{"wire", "nic/buf", "nic/sched", "nic/tap"}},
-	{"nic/toe/...", []string{"wire", "nic/toe"}},
+	{"nic/toe/...", []string{"wire", "nic/toe", "nic/pacing"}},
 	{"nic/verbs", leaves},
 	{"nic/cm", and(leaves, "nic/verbs")},
 	{"nic/al", device},

@@ -49,6 +49,6 @@ func (d *Device) Close(now frame.Time) error {
 	d.begin(now)
 	err := d.Hardware.Close(now)
 	d.Wire.Leave()
-	d.rdma.Parent().Remove()
+	d.rdma.Parent().Parent().Remove()
 	return err
 }

@@ -79,7 +79,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
 	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
-	d.rdma = d.Wire.Sched.Port().Child(true).Child(true)
+	d.rdma = d.Wire.Sched.Port().Child(true).Class(0).Child(true)
 	if err := d.compose(seed, &env); err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", cfg.Name, err)
 	}
@@ -106,6 +106,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true
 	d.Wire.Begin(now)
+	admitReceived(d, now)
 	d.RunTimers(now)
 	d.Hardware.Poll(now)
 	d.IP.Poll(now)
@@ -123,7 +124,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || d.tcp.Pending() || d.os.Due() {
 		return now
 	}
-	return min(next, second, d.Wire.Sched.Next(), d.NextTimer(), d.IP.Deadline())
+	return min(next, second, d.Wire.NextRound(), d.NextTimer(), d.IP.Deadline())
 }
 
 // Dispatch runs the pollers and the queued handlers of applications and

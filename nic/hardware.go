@@ -19,7 +19,8 @@ func (d *Device) attach(env *Env) (err error) {
 	}
 	d.Hardware, err = device.Attach(env.Function, hardware.Env{
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs,
-		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System, PF: d.rdma.Parent(),
+		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System,
+		PF: d.rdma.Parent().Parent(), LimitReceived: d.Wire.LimitReceived,
 		Host: env.Host, Second: env.Second, Laser: env.Laser, Tagged: env.Tagged,
 	})
 	if err != nil {

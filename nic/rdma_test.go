@@ -98,12 +98,18 @@ func dial(w *world, a, b *node, addr netip.Addr, size int) (client, server *rdma
 // join connects two ends.
 func join(w *world, client, server *rdmaEnd, addr netip.Addr) {
 	w.t.Helper()
+	joinPort(w, client, server, netip.AddrPortFrom(addr, rdmaPort))
+}
+
+// joinPort is join by a port.
+func joinPort(w *world, client, server *rdmaEnd, to netip.AddrPort) {
+	w.t.Helper()
 	a, b := client.n, server.n
-	if _, err := b.dev.CM.Listen(netip.AddrPortFrom(addr, rdmaPort), 4, server.handle, nil); err != nil {
+	if _, err := b.dev.CM.Listen(to, 4, server.handle, nil); err != nil {
 		w.t.Fatal(err)
 	}
 	client.id = a.dev.CM.NewID(client.handle, nil)
-	if err := client.id.Connect(netip.AddrPortFrom(addr, rdmaPort), cm.Params{QP: client.qp, IRD: 8, ORD: 8}, w.now); err != nil {
+	if err := client.id.Connect(to, cm.Params{QP: client.qp, IRD: 8, ORD: 8}, w.now); err != nil {
 		w.t.Fatal(err)
 	}
 	w.until(10*time.Second, func() bool { return client.saw(cm.ActiveComplete) && server.saw(cm.PassiveComplete) })

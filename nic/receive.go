@@ -11,9 +11,10 @@ import (
 // The way in, in packet order:
 //
 //  1. port      number, stamp, counters; at the end the capture record
-//     (package port). With coalescing, and without a host TAP, frames that are
-//     not the TCP engine's wait here for their interrupt. With a host TAP, what
-//     is plainly the operating system's goes to stage 4 from here
+//     (package port). What is more than the function may receive waits. With
+//     coalescing, and without a host TAP, frames that are not the TCP engine's wait
+//     here for their interrupt. With a host TAP, what is plainly the operating
+//     system's goes to stage 4 from here
 //  2. ip        Ethernet header, VLAN and station; ARP, IP, ICMP; fragments
 //     (receive.go of package ip)
 //  3. transport TCP segments to the TCP engine (transport.go), and from there to
@@ -89,6 +90,25 @@ func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
 		d.Wire.Control(f, d.cfg.MAC, now)
 		return
 	}
+	if !d.Wire.Hold(f, now) {
+		receiveAdmitted(d, f, now)
+	}
+}
+
+// admitReceived takes in the frames that have waited for the function's turn.
+func admitReceived(d *Device, now frame.Time) {
+	f := d.Wire.Next()
+	if f == nil {
+		return
+	}
+	for ; f != nil; f = d.Wire.Next() {
+		receiveAdmitted(d, f, now)
+	}
+	d.endBatch(now)
+}
+
+// receiveAdmitted is stage 1 for what the function may have.
+func receiveAdmitted(d *Device, f *frame.Frame, now frame.Time) {
 	if d.holds {
 		if _, _, ok := headers.TCPEnds(f.Bytes()); !ok && d.Hardware.Hold(f, now) {
 			return

@@ -81,17 +81,18 @@ type Device struct {
 	fn, pf, path int
 	port         int // of the adapter
 
-	cfg    settings.NIC
-	nic    hardware.NIC
-	verbs  *verbs.Device
-	log    *msglog.Log
-	pool   frame.Pool
-	system frame.Clock
-	host   bool // there is a host TAP
-	drops  frame.Drops
-	sched  *pacing.Node // the function in the transmit scheduler of its port
-	both   *pacing.Node // its host function, on one engine or two
-	tagged func(t ether.Tag, inner bool)
+	cfg           settings.NIC
+	nic           hardware.NIC
+	verbs         *verbs.Device
+	log           *msglog.Log
+	pool          frame.Pool
+	system        frame.Clock
+	host          bool // there is a host TAP
+	drops         frame.Drops
+	sched         *pacing.Node // the function in the transmit scheduler of its port
+	both          *pacing.Node // its host function, on one engine or two
+	tagged        func(t ether.Tag, inner bool)
+	limitReceived func(mbps int, weight int64)
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue
@@ -137,7 +138,7 @@ func newDevice(a *Adapter, fn int, cfg *Config, e hardware.Env) *Device {
 	d.driver, d.display, d.tools, d.contexts.d, d.light.d, d.sriov.d = driver{d}, display{d}, tools{d}, d, d, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
-	d.sched, d.tagged = e.PF, e.Tagged
+	d.sched, d.limitReceived, d.tagged = e.PF, e.LimitReceived, e.Tagged
 	return d
 }
 

@@ -172,15 +172,17 @@ func (h hostFunction) Waiting() int {
 // Fill implements hostfn.Function. Queues of the second engine fill the ring to it.
 func (h hostFunction) Fill() int { return max(h.d.function.Fill(), h.d.cmt.fill()) }
 
-// shape limits the function to the share of the port that the management firmware
-// gives it. Two engines have the rate of the host TAP together.
+// shape limits the function, in both directions, to the share of the port that the
+// management firmware gives it. Two engines have the rate of the host TAP together.
 func (d *Device) shape() {
 	s, high := d.management.mcp.LinkState(), 0
 	if s.Speed < s.LineSpeed {
 		high = int(s.Speed)
 	}
+	weight := int64(d.management.mcp.Info().BandwidthMin)
 	d.sched.SetRate(high)
-	d.sched.SetWeight(int64(d.management.mcp.Info().BandwidthMin))
+	d.sched.SetWeight(weight)
+	d.limitReceived(high, weight)
 	if d.function == nil {
 		return
 	}

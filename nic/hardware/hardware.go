@@ -208,9 +208,12 @@ type Env struct {
 	Log    *msglog.Log
 	Pool   frame.Pool
 	System frame.Clock
-	PF     *pacing.Node // the function's place in the transmit scheduler of the port
-	Host   frame.Link   // the host TAP; nil: none
-	Second *Second
+	// PF is the function's place in the scheduler of what its port sends. LimitReceived
+	// limits what it receives, in Mb/s, 0: not, and says its part of a full port.
+	PF            *pacing.Node
+	LimitReceived func(mbps int, weight int64)
+	Host          frame.Link // the host TAP; nil: none
+	Second        *Second
 	// Laser is called when the port's transmitter is switched; nil: nobody notices.
 	Laser func(on bool)
 	// Tagged is told the outer VLAN tag that the firmware has the port put on all

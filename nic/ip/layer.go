@@ -134,6 +134,9 @@ func New(s Settings, env Env) *Layer {
 	return l
 }
 
+// HeaderLen is the length of the Ethernet header of what the layer sends, in octets.
+func (l *routes) HeaderLen() int { return l.header.Len() }
+
 // Set changes all settings but the VLAN.
 func (l *routes) Set(s Settings) {
 	l.Settings, l.header.Src = s, s.MAC

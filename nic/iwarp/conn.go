@@ -79,6 +79,9 @@ type conn struct {
 func (c *conn) bind(qp *verbs.QP) {
 	c.qp, c.endpoint = qp, endpointOf(qp)
 	c.endpoint.conn = c
+	if qp.RateLimit() > 0 {
+		c.tcp.SetRate(qp.RateLimit())
+	}
 }
 
 // classify gives the connection's packets the class that its id names.

@@ -97,6 +97,7 @@ type QPInfo struct {
 	ORD          uint16         `json:"ord"`
 	CRC          bool           `json:"crc"`
 	Unacked      int            `json:"unacked_fpdus"`
+	RateLimit    uint32         `json:"rate_limit_kbps,omitempty"` // of what it sends; 0: none
 	Counters                    // over all connections that the queue pair has had
 }
 
@@ -109,6 +110,7 @@ func (e *Engine) QPs() []QPInfo {
 			Num: qp.Num(), State: qp.State().String(), IWARPState: qp.State().IWARP(),
 			PD: qp.PD().Num(), SendCQ: cfg.SendCQ.Num(), RecvCQ: cfg.RecvCQ.Num(),
 			SendsPending: qp.SendsPending(), RecvsPending: qp.RecvsPending(),
+			RateLimit: qp.RateLimit(),
 		}
 		p := endpointOf(qp)
 		i.Counters = p.past

@@ -42,6 +42,13 @@ func (p *endpoint) Posted() {
 	}
 }
 
+// Paced implements verbs.Pacer.
+func (p *endpoint) Paced() {
+	if p.conn != nil {
+		p.conn.tcp.SetRate(p.qp.RateLimit())
+	}
+}
+
 // Modified implements verbs.Endpoint.
 func (p *endpoint) Modified(verbs.State) {
 	p.e.flushWrites()

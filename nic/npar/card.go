@@ -353,7 +353,7 @@ func (c *Card) Dispatch(now frame.Time) (any bool) {
 // Poll has all send, each first in its turn, and returns the next deadline.
 func (c *Card) Poll(now frame.Time) frame.Time {
 	for _, p := range c.ports {
-		p.Sched.Begin(now)
+		p.Begin(now)
 	}
 	next, n := frame.Never, len(c.slots)
 	for i := range n {

@@ -1,7 +1,9 @@
-// Package pacing is the transmit scheduler of a NIC: one tree of rate limiters
-// and weights for each port. The port is the root, a function is below it, and
-// below the function are what sends: the Ethernet side with a node for each
-// vport, and the TCP engine of RDMA.
+// Package pacing is the scheduler of a NIC: one tree of rate limiters and weights for
+// what each port sends, and one for what it receives. The port is the root, a function
+// is below it, and below the function are its traffic classes. A class of what is sent
+// has two children: the Ethernet side, with a node for each vport and below it for each
+// transmit queue, and the TCP engine of RDMA, with a node for each queue pair that has a
+// rate.
 //
 // Senders are pulled. Who has a frame asks its node whether it is Ready, sends,
 // and accounts for the frame with Spend; who is refused asks again in the next
@@ -26,6 +28,9 @@ const Lateness = 4 * time.Millisecond
 // true frame.
 const SuperframeSpeed = 10_000
 
+// workOctet is how long an octet takes at 1 kb/s, in nanoseconds.
+const workOctet = 8_000_000
+
 // weightUnit is the weight of a node that has none, and the scale of weights.
 const weightUnit = 1 << 16
 
@@ -48,17 +53,20 @@ type Tree struct {
 type Node struct {
 	tree   *Tree
 	parent *Node
-	// pulled: the node competes with its pulled siblings when it asks.
-	pulled   bool
+	// pulled: the node competes with its pulled siblings when it asks. The one with the
+	// highest strict goes before all others; 0: it shares by weight.
+	pulled bool
+	strict uint8
+	class  uint8 // 1 and its number; 0: it is no traffic class
+	// Fair: the children share by weight even if nothing limits the tree.
+	Fair     bool
 	children []*Node // that are pulled
 
-	rate  int        // Mb/s; 0: no limit
+	rate  int64      // kb/s; 0: no limit
 	at    frame.Time // when the next frame may leave
 	rest  int64      // of the last division
 	asked uint64     // the round in which the node was last refused
 
-	// Fair: the children share by weight even if nothing limits the tree.
-	Fair    bool
 	weight  int64
 	finish  uint64 // virtual time at which its last frame ends
 	virtual uint64 // of the children
@@ -117,8 +125,18 @@ func (t *Tree) Next() frame.Time {
 	return min(t.held, t.sleepAt())
 }
 
-// Cuts tells whether senders below the node have to cut super-frames.
-func (n *Node) Cuts() bool { return n.tree.root.rate > 0 && n.tree.root.rate < SuperframeSpeed }
+// Cuts tells whether who sends by the node has to cut super-frames.
+func (n *Node) Cuts() bool {
+	if n.tree.limits == 0 {
+		return false
+	}
+	for m := n; m != nil; m = m.parent {
+		if m.rate > 0 && m.rate < SuperframeSpeed*1000 {
+			return true
+		}
+	}
+	return false
+}
 
 // Child adds a node. One that is pulled takes turns with its pulled siblings, by
 // weight; for the others somebody else decides whose turn it is, by Tag.
@@ -133,13 +151,19 @@ func (n *Node) Child(pulled bool) *Node {
 // Parent is the node above.
 func (n *Node) Parent() *Node { return n.parent }
 
+// Move puts a node that is not pulled below another of the same tree.
+func (n *Node) Move(parent *Node) { n.parent = parent }
+
 // SetRate limits what leaves by the node to a rate in Mb/s; 0 ends that.
-func (n *Node) SetRate(mbps int) {
-	if mbps == n.rate {
+func (n *Node) SetRate(mbps int) { n.SetKbps(int64(mbps) * 1000) }
+
+// SetKbps is SetRate in kb/s.
+func (n *Node) SetKbps(kbps int64) {
+	if kbps == n.rate {
 		return
 	}
-	n.tree.limits += one(mbps > 0) - one(n.rate > 0)
-	n.rate, n.at, n.rest = mbps, n.tree.now, 0
+	n.tree.limits += one(kbps > 0) - one(n.rate > 0)
+	n.rate, n.at, n.rest = kbps, n.tree.now, 0
 }
 
 func one(b bool) int {
@@ -156,7 +180,7 @@ func (n *Node) Remove() {
 }
 
 // Rate is the limit in Mb/s; 0: none.
-func (n *Node) Rate() int { return n.rate }
+func (n *Node) Rate() int { return int(n.rate / 1000) }
 
 // SetWeight sets the node's part of its parent, next to the parts of the others.
 func (n *Node) SetWeight(parts int64) {
@@ -202,11 +226,19 @@ func (n *Node) ready() bool {
 // yields tells whether a sibling that waits comes first.
 func (n *Node) yields() bool {
 	for _, s := range n.parent.children {
-		if s != n && s.waits() && s.Tag() < n.Tag() && s.free() {
+		if s != n && s.waits() && s.before(n) && s.free() {
 			return true
 		}
 	}
 	return false
+}
+
+// before tells whether the node's turn comes before that of a sibling.
+func (n *Node) before(s *Node) bool {
+	if n.strict != s.strict {
+		return n.strict > s.strict
+	}
+	return n.Tag() < s.Tag()
 }
 
 // waits tells whether the node was refused in the last round or this one.
@@ -233,7 +265,7 @@ func (n *Node) Departs(first int64) bool {
 	at := n.tree.paused
 	if at == 0 && n.rate > 0 {
 		n.at = n.start()
-		at = n.at.Add(time.Duration(first * 8000 / int64(n.rate)))
+		at = n.at.Add(time.Duration(first * workOctet / n.rate))
 	}
 	if at <= n.tree.now {
 		return true
@@ -261,7 +293,7 @@ func (n *Node) Spend(octets int64) {
 	for m := n; m.parent != nil; m = m.parent {
 		m.SpendHere(octets)
 		tag := m.Tag()
-		if m.pulled {
+		if m.pulled && m.strict == 0 {
 			m.parent.virtual = tag
 		}
 		m.finish = tag + uint64(octets)*weightUnit*weightUnit/uint64(m.weight)
@@ -273,7 +305,7 @@ func (n *Node) SpendHere(octets int64) {
 	if n.rate == 0 {
 		return
 	}
-	work := octets*8000 + n.rest // nanoseconds at 1 Mb/s
-	n.at = n.start().Add(time.Duration(work / int64(n.rate)))
-	n.rest = work % int64(n.rate)
+	work := octets*workOctet + n.rest
+	n.at = n.start().Add(time.Duration(work / n.rate))
+	n.rest = work % n.rate
 }

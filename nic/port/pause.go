@@ -21,6 +21,9 @@ func (p *Port) SetLink(l Link, now frame.Time) {
 		rate = 0
 	}
 	p.Sched.Port().SetRate(rate)
+	if p.Shared() {
+		p.received.Port().SetRate(rate)
+	}
 	p.Sched.Pause(0, now)
 	p.Flow.Rx, p.Flow.Tx, p.Flow.Speed = l.RxPause, l.TxPause, l.Speed
 }

@@ -47,25 +47,49 @@ type Line struct {
 	// frames do.
 	Sched pacing.Tree
 	Flow  pacing.Flow
-	fills map[*Port]int // of the queues of each port that shares it; nil: nobody does
+	// received paces what the port hands to its functions; if they share it, to the
+	// speed of the link. nil: nothing does.
+	received *pacing.Tree
+	fills    map[*Port]int // of the queues of each port that shares it; nil: nobody does
 }
 
-// NewLine is a line that functions share: rounds of Sched begin elsewhere, and the
+// NewLine is a line that functions share: rounds of its trees begin elsewhere, and the
 // fullest queue of all functions decides about PAUSE frames.
-func NewLine() *Line { return &Line{fills: map[*Port]int{}} }
+func NewLine() *Line { return &Line{received: new(pacing.Tree), fills: map[*Port]int{}} }
 
 // Shared tells whether functions share the line.
 func (l *Line) Shared() bool { return l.fills != nil }
 
-// Begin begins a round of a line that is the port's own.
-func (p *Port) Begin(now frame.Time) {
-	if !p.Shared() {
-		p.Sched.Begin(now)
+// Begin begins a round of both directions.
+func (l *Line) Begin(now frame.Time) {
+	l.Sched.Begin(now)
+	if l.received != nil {
+		l.received.Begin(now)
 	}
 }
 
-// Leave takes the port from a line that others share: its queues fill no more.
-func (p *Port) Leave() { delete(p.fills, p) }
+// Begin begins a round of a line that is the port's own.
+func (p *Port) Begin(now frame.Time) {
+	if !p.Shared() {
+		p.Line.Begin(now)
+	}
+}
+
+// NextRound is when to begin the next round; frame.Never: nobody was refused.
+func (p *Port) NextRound() frame.Time {
+	if p.received == nil {
+		return p.Sched.Next()
+	}
+	return min(p.Sched.Next(), p.received.Next())
+}
+
+// Leave takes the port from its line: nothing waits for it any more.
+func (p *Port) Leave() {
+	delete(p.fills, p)
+	if p.inlet != nil {
+		p.inlet.leave()
+	}
+}
 
 // fullest takes in how full the port's queues are, and returns that of the fullest on
 // the line.
@@ -105,6 +129,7 @@ type Port struct {
 	unreported int // see TakeSent
 	looped     LoopReason
 	own        Line
+	inlet      *inlet // nil: nothing limits what is received
 }
 
 // Counter is one named value, as ethtool -S prints them.

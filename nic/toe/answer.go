@@ -34,7 +34,7 @@ func (e *Engine) sendAnswers(now frame.Time) {
 		if a.H.Flags.Has(tcp.RST) {
 			e.stats.ResetsOut++
 		}
-		e.send(f, dst, 1, now)
+		e.send(f, dst, 1, e.sched.Node, now)
 	}
 	e.answers.Sent(sent)
 }

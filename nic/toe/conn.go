@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/pacing"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/ports"
 	"tapir/nic/toe/receive"
@@ -25,7 +26,8 @@ type Conn struct {
 	prev, next    *Conn // engine's list by creation
 	local, remote netip.AddrPort
 	state         State
-	par           *Params // shared with the engine or listener until set
+	par           *Params      // shared with the engine or listener until set
+	rate          *pacing.Node // its own, below that of its class; nil: it has no rate
 	port          *ports.Reservation
 
 	gone      bool // no longer the engine's
@@ -51,8 +53,8 @@ type Conn struct {
 	lastIn   frame.Time
 	lastOut  frame.Time
 	softErr  Kind // what ICMP said meanwhile
+	chalLeft int32
 	chalAt   frame.Time
-	chalLeft int
 
 	record packet.Record // of its beginning
 	count  connCounters

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/pacing"
 	"tapir/nic/toe/admission"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/pmtu"
@@ -23,6 +24,8 @@ type Engine struct {
 	maxSegs int // at present
 	packets packet.Writer
 	out     Output
+	sched   schedule.Scheduler
+	paced   bool // the scheduler has held back what a connection would have sent
 	notes   *frame.Notes
 
 	conns     map[tuple]*Conn
@@ -58,6 +61,7 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 		conns: make(map[tuple]*Conn),
 	}
 	e.par = &e.cfg.Params
+	e.sched.Node = new(pacing.Tree).Port().Child(false)
 	e.maxSegs = e.cfg.MaxSegs
 	e.ports = ports.Allocator{First: e.cfg.FirstPort, Last: e.cfg.LastPort, Take: e.cfg.Reserve}
 	e.passive = admission.NewLimiter(admission.Limits{
@@ -125,6 +129,14 @@ func (e *Engine) Owns(local, remote netip.AddrPort) bool {
 	return e.conns[t] != nil || e.listener(local) != nil || e.waits.Find(t.local, t.remote) != nil
 }
 
+// SetScheduler changes what paces the engine.
+func (e *Engine) SetScheduler(s schedule.Scheduler) {
+	e.sched = s
+	for c := range e.Conns {
+		s.Move(c.rate, c.par.TOS)
+	}
+}
+
 // Conns yields the connections, except those in TIME-WAIT, in the order of
 // their creation.
 func (e *Engine) Conns(yield func(*Conn) bool) {
@@ -188,6 +200,7 @@ func (e *Engine) forget(c *Conn) {
 	c.left()
 	c.port.Drop()
 	c.releaseBuffers()
+	c.SetRate(0)
 	e.timers.Remove(&c.place.Deadline)
 	delete(e.conns, tuple{c.local, c.remote})
 	if e.last == c {

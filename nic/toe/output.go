@@ -26,6 +26,7 @@ const (
 // soon as there is room.
 func (e *Engine) Poll(now frame.Time) frame.Time {
 	e.starved = false
+	e.ready.Unpark()
 	e.fire(now)
 	e.sendAnswers(now)
 	for budget := pollFrames; !e.ready.Empty() && !e.starved; {
@@ -37,8 +38,12 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 		}
 		c := e.ready.Pop()
 		before := e.stats.FramesOut
-		if !c.gone && c.output(now) {
-			c.Kick()
+		if e.paced = false; !c.gone && c.output(now) {
+			if e.paced {
+				e.ready.Park(&c.place) // others send meanwhile
+			} else {
+				c.Kick()
+			}
 		}
 		c.schedule()
 		budget -= 1 + int(e.stats.FramesOut-before)

@@ -90,6 +90,7 @@ func (c *Conn) Params() Params { return *c.par }
 func (c *Conn) SetParams(p Params) {
 	p = p.withDefaults(c.e.cfg.Retries)
 	c.par = &p
+	c.e.sched.Move(c.rate, p.TOS)
 }
 
 // SetParams changes the parameters of connections that the listener accepts

@@ -42,6 +42,19 @@ type sender struct {
 	progressAt frame.Time
 }
 
+// SetRate limits what the connection sends to a rate in kb/s: octets of frames that
+// hold data, the first time or again. Other segments do not wait. 0 ends that.
+func (c *Conn) SetRate(kbps uint32) { c.rate = c.e.sched.SetRate(c.rate, c.par.TOS, kbps) }
+
+// held tells whether data has to wait for the scheduler.
+func (c *Conn) held() bool {
+	c.e.paced = c.e.sched.Holds(c.rate, c.par.TOS)
+	return c.e.paced
+}
+
+// maxSegs is how many segments a frame holds at most.
+func (c *Conn) maxSegs() int { return c.e.sched.Segments(c.rate, c.par.TOS, c.e.maxSegs) }
+
 // updateMSS recomputes the payload of a full segment: the peer's MSS option
 // and the MTU count headers without options (RFC 6691).
 func (s *sender) updateMSS() {
@@ -64,7 +77,8 @@ func (s *sender) rto() time.Duration {
 
 // stuck reports whether nothing can be sent in this turn.
 func (s *sender) stuck(t *turn) bool {
-	return t.frames <= 0 || t.octets <= 0 || s.c.e.starved || s.c.e.out.Room() <= 0
+	return t.frames <= 0 || t.octets <= 0 || s.c.e.starved || s.c.e.out.Room() <= 0 ||
+		s.c.held()
 }
 
 // sendLost retransmits what is marked lost, segment by segment as it was sent
@@ -91,7 +105,7 @@ func (s *sender) sendLost(t *turn, now frame.Time) (more bool) {
 // ones behind it.
 func (s *sender) resend(i int, t *turn, now frame.Time) bool {
 	first := s.snd.Seg(i)
-	count, octets := s.snd.LostRun(i, s.c.e.maxSegs, s.maxOctets(), s.mss, s.cc.Cwnd)
+	count, octets := s.snd.LostRun(i, s.c.maxSegs(), s.maxOctets(), s.mss, s.cc.Cwnd)
 	flags := tcp.ACK
 	if first.Flags&recovery.Fin != 0 {
 		flags |= tcp.FIN
@@ -217,7 +231,7 @@ func (s *sender) sendBurst(n int, t *turn, now frame.Time) (next int, ok bool) {
 	}
 	for {
 		next = s.nextLen(s.snd.Nxt() + uint64(octets))
-		if count >= s.c.e.maxSegs || s.ecn.MustTell() || size > s.mss || s.c.par.Nagle && next < s.mss || next == 0 ||
+		if count >= s.c.maxSegs() || s.ecn.MustTell() || size > s.mss || s.c.par.Nagle && next < s.mss || next == 0 ||
 			next > size || last < size ||
 			octets+next > s.maxOctets() || !s.fits(octets, next, now) {
 			break
@@ -255,7 +269,7 @@ func (s *sender) run(n int) int {
 	}
 	limit := s.segLimit()
 	room := min(s.maxOctets()-n, s.windowRoom(n))
-	if most := min(s.c.e.maxSegs-1, room/n); most > 0 {
+	if most := min(s.c.maxSegs()-1, room/n); most > 0 {
 		return r.Run(s.snd.Nxt()+uint64(n), n, limit, most)
 	}
 	return 0

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/pacing"
 	"tapir/nic/toe/packet"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
@@ -15,8 +16,12 @@ func (e *Engine) starve() {
 	e.starved = true
 }
 
-// send hands f, which holds segs segments, to the output.
-func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int, now frame.Time) {
+// send hands f, which holds segs segments, to the output; by accounts for it.
+func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int, by *pacing.Node, now frame.Time) {
+	if by.Counts() {
+		all, _ := pacing.Octets(f, e.sched.Header)
+		by.Spend(all)
+	}
 	e.stats.FramesOut++
 	e.stats.SegsOut += uint64(segs)
 	e.out.Transmit(f, dst, now)
@@ -72,7 +77,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	if c.record.On {
 		c.record.Out(f, src, dst, now)
 	}
-	e.send(f, dst, segs, now)
+	e.send(f, dst, segs, c.e.sched.Accounts(c.rate, c.par.TOS, n > 0), now)
 	return true
 }
 

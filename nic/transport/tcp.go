@@ -10,6 +10,7 @@ import (
 	"tapir/nic/pacing"
 	"tapir/nic/port"
 	"tapir/nic/toe"
+	"tapir/nic/toe/schedule"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -46,6 +47,7 @@ type TCP struct {
 func NewTCP(cfg toe.Config, pool frame.Pool, env Env) *TCP {
 	t := &TCP{env: env}
 	t.Engine = toe.New(cfg, pool, t, env.Notes)
+	t.Engine.SetScheduler(schedule.Scheduler{Node: env.Sched, Header: env.IP.HeaderLen()})
 	t.SetSegments()
 	env.IP.Register(ipproto.ProtoTCP, t)
 	return t
@@ -153,10 +155,6 @@ func (t *TCP) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
 	if t.Failed {
 		t.env.Wire.Drop(o, nicdrop.Engine, now)
 		return
-	}
-	if t.env.Sched.Counts() {
-		all, _ := pacing.Octets(f, 0)
-		t.env.Sched.Spend(all)
 	}
 	t.env.IP.Output(o, dst, now)
 }

@@ -81,9 +81,10 @@ type QP struct {
 	state    State
 	sq       sendQueue
 	rq       recvQueue
-	errFlush bool          // in Device.errFlush
-	access   Access        // what the peer may at most do
-	windows  list.List[MW] // of type 2, bound through the queue pair
+	errFlush bool   // in Device.errFlush
+	access   Access // what the peer may at most do
+	rateLimit
+	windows list.List[MW] // of type 2, bound through the queue pair
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -105,6 +106,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, err
 	}
 	qp := &QP{object: o, pd: p, cfg: cfg, access: remoteAccess, Context: cfg.Context}
+	qp.rateLimit.q = qp
 	if qp.cid, err = d.conns.CreateQP(qp); err != nil {
 		qp.unmade()
 		return nil, fmt.Errorf("create QP: %w", err)
@@ -178,6 +180,7 @@ type QPAttr struct {
 	MaxInline    int
 	SendsPending int // posted and not completed
 	RecvsPending int
+	RateLimit    uint32 // kb/s; 0: none
 }
 
 // Query returns the queue pair's attributes. Its state is that of its context, as
@@ -190,7 +193,7 @@ func (q *QP) Query() QPAttr {
 	a := QPAttr{
 		State: state, Access: q.access, MaxSend: q.sq.limit, MaxRecv: q.rq.limit,
 		MaxSGE: q.cfg.MaxSGE, MaxInline: q.cfg.MaxInline,
-		SendsPending: q.SendsPending(), RecvsPending: q.RecvsPending(),
+		SendsPending: q.SendsPending(), RecvsPending: q.RecvsPending(), RateLimit: q.RateLimit(),
 	}
 	if q.cfg.SRQ != nil {
 		a.MaxRecv = 0

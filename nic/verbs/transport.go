@@ -27,6 +27,12 @@ type Endpoint interface {
 	Reclaim(mr *MR)
 }
 
+// Pacer is an Endpoint that can limit what its queue pair sends.
+type Pacer interface {
+	// Paced says that QP.RateLimit has changed.
+	Paced()
+}
+
 // SetTransport binds the transport, before the first queue pair is created.
 // Without one, queue pairs cannot leave the Init state.
 func (d *Device) SetTransport(t Transport) { d.transport, d.ops = t, t.Opcodes() }

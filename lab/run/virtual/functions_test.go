@@ -84,11 +84,11 @@ func TestKilledFunction(t *testing.T) {
 }
 
 // Functions of one port share it by their least parts (bw_min), and no function sends
-// more than its largest (bw_max).
+// more than its largest (bw_max), nor gets more: the peer's TCP comes to that.
 //
 // XX-07
 func TestFunctionBandwidth(t *testing.T) {
-	lab := func(f0, f1 string) map[string]uint64 {
+	lab := func(f0, f1, op string) map[string]uint64 {
 		_, count := runFunctions(t, `
 clock: virtual
 nodes:
@@ -100,18 +100,22 @@ nodes:
   b: {kind: nic, ip: 10.0.0.9/24}
 links: [[card, b]]
 steps:
-  - {perf: write-bw, server: b, client: card, size: 65536, depth: 4, duration: 40ms}
+  - {perf: `+op+`, server: b, client: card, size: 65536, depth: 4, duration: 40ms}
 `)
 		return count
 	}
-	c := lab("bw_min: 60", "bw_min: 20")
+	c := lab("bw_min: 60", "bw_min: 20", "write-bw")
 	if part := float64(c["f0 tx_bytes"]) / float64(c["f1 tx_bytes"]); part < 2.8 || part > 3.2 {
 		t.Errorf("60 and 20 percent: 1 to %.2f", part)
 	}
-	c = lab("bw_max: 10", "bw_max: 100")
+	c = lab("bw_max: 10", "bw_max: 100", "write-bw")
 	// 40 ms of 1 Gb/s, and of what it leaves of 10, with 24 octets a frame less
 	if a, b := float64(c["f0 tx_bytes"])/5e6, float64(c["f1 tx_bytes"])/45e6; a < 0.93 || a > 1.08 || b < 0.93 || b > 1.02 {
 		t.Errorf("10 percent at most: %.3f of its part, the other has %.3f", a, b)
+	}
+	c = lab("bw_max: 10", "bw_max: 100", "read-bw")
+	if a, b := float64(c["f0 rx_bytes"])/5e6, float64(c["f1 rx_bytes"])/45e6; a < 0.93 || a > 1.12 || b < 0.93 || b > 1.02 {
+		t.Errorf("10 percent at most: %.3f of its part is received, the other has %.3f", a, b)
 	}
 }
 

@@ -215,10 +215,11 @@ func (c *Config) linkRows() []*param.Row {
 			mfw.EEETimerBalanced, 1, mfw.EEETimerMax),
 		param.Bits(driver("eee_advertise", "speeds at which EEE is advertised"), &c.Link.EEE.Caps,
 			linkmode.AllEEE, false,
-			eeeWords...), param.Number(driver("bw_min", "least share of the port, in percent"), &c.Link.BandwidthMin, 1,
+			eeeWords...), param.Number(driver("bw_min", "least share of the port, in percent, of what the function "+
+			"sends and receives"), &c.Link.BandwidthMin, 1,
 			1, 100),
 		param.Number(driver("bw_max", "largest share of the port, in percent: the speed that the function "+
-			"sees and sends at"),
+			"sees, and sends and receives at"),
 			&c.Link.BandwidthMax, 100, 1, 100),
 		param.Number(driver("ovlan", "id of the outer VLAN of all frames of the function, as the management firmware "+
 			"gives it, with mf_mode ovlan or ufp; 0: none"), &c.Link.OVLAN, 0, 0, 4094),

@@ -13,7 +13,33 @@ type Entry[T any] struct {
 
 // Ready is the queue of those that may have something to send. An entry is in
 // it at most once.
-type Ready[T any] struct{ head, tail *Entry[T] }
+type Ready[T any] struct {
+	head, tail *Entry[T]
+	parked     *Entry[T] // the one last; each leads to the one before
+}
+
+// Park keeps e, which was taken out, until Unpark.
+func (r *Ready[T]) Park(e *Entry[T]) {
+	if !e.queued {
+		e.queued, e.next, r.parked = true, r.parked, e
+	}
+}
+
+// Unpark puts at the end what was parked.
+func (r *Ready[T]) Unpark() {
+	var first *Entry[T]
+	for e := r.parked; e != nil; {
+		before := e.next
+		e.next, first, e = first, e, before
+	}
+	r.parked = nil
+	for e := first; e != nil; {
+		next := e.next
+		e.queued, e.next = false, nil
+		r.Push(e)
+		e = next
+	}
+}
 
 // Push puts e at the end.
 func (r *Ready[T]) Push(e *Entry[T]) {

@@ -119,14 +119,16 @@ func queryDevice(r *request) error {
 }
 
 // queryDeviceEx serves the extended QUERY_DEVICE{comp_mask, reserved}: behind
-// the attributes stand those of extensions, of which there are none.
+// the attributes stand those of extensions, of which there are none. The provider's
+// part is what doorbell.c puts into ibv_packet_pacing_caps: {min, max in kb/s, types}.
 func queryDeviceEx(r *request) error {
 	if r.in.u64(0) != 0 {
 		return syscall.EINVAL
 	}
 	a := r.f.ctx.Query()
 	return r.answer(abi.Octets(&abi.DeviceAttrEx{DeviceAttr: deviceAttr(&a),
-		ResponseLength: length[abi.DeviceAttrEx](r), Caps: uint64(CapFlags(a.Caps))}), nil)
+		ResponseLength: length[abi.DeviceAttrEx](r), Caps: uint64(CapFlags(a.Caps))}),
+		words(1, verbs.MaxRateLimit, 1<<typeRC, 0))
 }
 
 // Values of QUERY_PORT's answer that no one can change.

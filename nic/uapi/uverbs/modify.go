@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"cmp"
 	"syscall"
 
 	"tapir/nic/uapi/abi"
@@ -28,6 +29,7 @@ const (
 	maskMaxDest    = 1 << 17
 	maskDestQPN    = 1 << 20
 	maskStandard   = 1<<21 - 1
+	maskRateLimit  = 1 << 25
 	remoteAccess   = verbs.RemoteRead | verbs.RemoteWrite | verbs.RemoteAtomic
 	modifyQPLen    = 112
 	qpAttrLen      = 128
@@ -44,13 +46,23 @@ func modifyQP(r *request) error {
 	return r.modifyQP()
 }
 
-// modifyQPEx serves the extended MODIFY_QP, the same and {rate_limit, u32}.
+// modifyQPEx serves the extended MODIFY_QP, the same and {rate_limit, u32}, in kb/s.
 func modifyQPEx(r *request) error {
-	if r.in.u32(68)&^maskStandard != 0 { // the rate limit among them
+	mask, rate := r.in.u32(68), r.in.u32(modifyQPLen)
+	switch {
+	case mask&^(maskStandard|maskRateLimit) != 0:
 		return syscall.EOPNOTSUPP
+	case mask&maskRateLimit != 0 && rate > verbs.MaxRateLimit:
+		return syscall.EINVAL
 	}
 	if err := r.modifyQP(); err != nil {
 		return err
+	}
+	if mask&maskRateLimit != 0 {
+		q, err := lookup[*qp](r.f, r.in.u32(64))
+		if err = cmp.Or(err, q.v.SetRateLimit(rate)); err != nil {
+			return err
+		}
 	}
 	return r.answer(words(0, uint32(min(r.outLen, 8))), nil)
 }

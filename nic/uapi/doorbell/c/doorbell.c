@@ -1,6 +1,7 @@
 // Rings the doorbells of a NIC (nic/uapi/doorbell) in place of the commands by
-// which librxe tells a device of posts and asks for notifications. It belongs to
-// no C library and needs none: it is one file for all of them.
+// which librxe tells a device of posts and asks for notifications, and has rate limits
+// of queue pairs, which librxe has not. It belongs to no C library and needs none: it is
+// one file for all of them.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -10,6 +11,9 @@ enum {
 	FIRST = 900, FILES = 64, // descriptors of device files
 	HANDLES = 4096,
 	DOORBELLS = 0x7a0000d0, REQ_NOTIFY_CQ = 23, POST_SEND = 28, // commands
+	QUERY_DEVICE = 1, MODIFY_QP = 26, EXTENDED = 1 << 31,
+	RATE_LIMIT = 1 << 25, // of ibv_qp_attr_mask
+	INVALID = 22, // error number
 	NOT, SOLICITED, NEXT,   // what a completion queue is armed for
 	EMPTY_POLLS = 32,       // in a row, until the processor is yielded
 };
@@ -60,6 +64,7 @@ extern WEAK void *dlsym(void *, const char *);
 extern WEAK void *dlopen(const char *, int);
 extern WEAK long __write(int, const void *, u64);
 extern WEAK int __close(int);
+extern WEAK int *__errno_location(void);
 
 // next is the function of that name that this library stands before.
 static void *next(const char *name, void *otherwise) {
@@ -150,10 +155,70 @@ PUBLIC int close(int fd) {
 	return next_close(fd);
 }
 
-// A context of libibverbs (infiniband/verbs.h), as far as it matters.
-struct context { void *device, *before[11]; int (*poll)(void **cq, int n, void *wc); void *after[20]; int fd; };
+// A context of libibverbs (infiniband/verbs.h), as far as it matters, with what stands
+// before it if it is one of the extended ABI; a queue pair; and attributes.
+struct context { void *device, *before[11]; int (*poll)(void **cq, int n, void *wc); void *after[20]; int fd, events, vectors; u64 mutex[5]; void *compat; };
+struct qp { struct context *context; void *before[5]; u32 handle; };
+struct limit { u32 kbps, burst; u16 packet; u32 more; };
+struct verbs_context {
+	int (*limit)(struct qp *, const struct limit *);
+	void *before[13];
+	int (*query)(struct context *, const void *, u8 *, u64);
+	void *after[11];
+	u64 size;
+	struct context context;
+};
+enum { ATTR_RATE = 136, PACING_CAPS = 332 }; // ibv_qp_attr.rate_limit, ibv_device_attr_ex.packet_pacing_caps
 static int (*next_poll)(void **cq, int n, void *wc);
+static int (*next_query)(struct context *, const void *, u8 *, u64);
 static u32 empty;
+
+static int ours(const struct context *c) { return (u32)c->fd - FIRST < FILES; }
+
+// of_verbs is a function of libibverbs.
+static void *of_verbs(const char *name) {
+	void *f = next(name, 0), *library;
+	if (!f && dlopen && dlsym && (library = dlopen("libibverbs.so.1", 5))) f = dlsym(library, name); // RTLD_LAZY | RTLD_NOLOAD: it was loaded for a part of the program alone
+	return f;
+}
+
+// Commands of the extended form.
+struct extended { u32 command; u16 in, out; void *answer; u16 driver_in, driver_out; u32 reserved; };
+struct modify { struct extended h; u32 before[16], qp, mask, after[10], kbps, reserved; };
+struct query { struct extended h; u32 mask, reserved; };
+
+// set_limit has a queue pair send no more than that; it returns an error number.
+static int set_limit(struct qp *q, u32 kbps) {
+	struct modify m;
+	u32 answer[2];
+	for (u32 i = 0; i < sizeof m / 4; i++) ((volatile u32 *)&m)[i] = 0;
+	m.h.command = EXTENDED | MODIFY_QP, m.h.in = 15, m.h.out = 1, m.h.answer = answer;
+	m.qp = q->handle, m.mask = RATE_LIMIT, m.kbps = kbps;
+	if (plain_write(q->context->fd, &m, sizeof m) == sizeof m) return 0;
+	return __errno_location ? *__errno_location() : INVALID;
+}
+
+static int limit(struct qp *q, const struct limit *l) {
+	return l->burst || l->packet || l->more ? INVALID : set_limit(q, l->kbps);
+}
+
+// query adds what the NIC says of rate limits.
+static int query(struct context *c, const void *in, u8 *attr, u64 size) {
+	int failed = next_query(c, in, attr, size);
+	u32 answer[50]; // attributes of 184 octets, then those of the driver
+	struct query q = {{EXTENDED | QUERY_DEVICE, 1, 23, answer, 0, 2, 0}, 0, 0};
+	if (!failed && ours(c) && size >= PACING_CAPS + 12 && plain_write(c->fd, &q, sizeof q) == sizeof q)
+		for (int i = 0; i < 3; i++) ((u32 *)(attr + PACING_CAPS))[i] = answer[46 + i];
+	return failed;
+}
+
+PUBLIC int ibv_modify_qp(struct qp *q, u8 *attr, int mask) {
+	static int (*modify)(struct qp *, u8 *, int);
+	if (!modify) modify = of_verbs("ibv_modify_qp");
+	if (!(mask & RATE_LIMIT) || !ours(q->context)) return modify(q, attr, mask);
+	int failed = mask ^ RATE_LIMIT ? modify(q, attr, mask ^ RATE_LIMIT) : 0;
+	return failed ? failed : set_limit(q, *(u32 *)(attr + ATTR_RATE));
+}
 
 // poll lets others have the processor, the NIC among them, when there has been
 // nothing for a while.
@@ -165,12 +230,12 @@ static int poll(void **cq, int n, void *wc) {
 }
 
 PUBLIC struct context *ibv_open_device(void *device) {
-	struct context *(*open)(void *) = next("ibv_open_device", 0);
-	if (!open && dlopen && dlsym) { // it was loaded for a part of the program alone
-		void *library = dlopen("libibverbs.so.1", 5); // RTLD_LAZY | RTLD_NOLOAD
-		if (library) open = dlsym(library, "ibv_open_device");
-	}
-	struct context *c = open ? open(device) : 0;
-	if (c && (u32)c->fd - FIRST < FILES && (!next_poll || next_poll == c->poll)) next_poll = c->poll, c->poll = poll;
+	struct context *(*open)(void *) = of_verbs("ibv_open_device"), *c = open ? open(device) : 0;
+	if (!c || !ours(c)) return c;
+	if (!next_poll || next_poll == c->poll) next_poll = c->poll, c->poll = poll;
+	struct verbs_context *v = (void *)((u8 *)c - __builtin_offsetof(struct verbs_context, context));
+	if (c->compat != (void *)-1ul || v->size < sizeof *v) return c;
+	v->limit = limit;
+	if (v->query && (!next_query || next_query == v->query)) next_query = v->query, v->query = query;
 	return c;
 }

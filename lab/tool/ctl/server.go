@@ -119,6 +119,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("DELETE "+capturePath+"/{id}", answering(s.endCapture))
 	mux.Handle("POST /v1/stop", answering(s.stop))
 	mux.Handle("POST /v1/do/{command}", answering(s.command))
+	mux.HandleFunc("GET /v1/vf/{vf}/channel", s.vfChannel)
 	mux.Handle("GET "+metricsPath, s.metrics())
 	mux.Handle("/", answering(func(r *http.Request) (any, error) {
 		return nil, &Error{Status: http.StatusNotFound, What: fmt.Sprintf("%s %s does not exist", r.Method, r.URL.Path),

@@ -101,6 +101,227 @@ def crc(b):
     return c
 
 
+WAITING, SUCCESS, FAILURE, NOT_SUPPORTED, NO_RESOURCE, FORCED, MALICIOUS, ACQUIRED = range(8)
+REPLY_ADDR, BULLETIN_ADDR = 0x5000, 0x9000
+END = struct.pack("<HH4x", 13, 8)
+
+
+def request(name, *values, more=b"", reply=REPLY_ADDR):
+    typ, size, fmt = TLVS[name]
+    want = len(list(fields(fmt))) - 1
+    return build(typ, size, fmt, [reply] + list(values) + [0] * (want - len(values))) + more + END
+
+
+def part(name, *values):
+    typ, size, fmt = TLVS[name]
+    return build(typ, size, fmt, list(values) + [0] * (len(list(fields(fmt))) - len(values)))
+
+
+def acquire(caps=0, hsi=(3, 11), os=4, want=(1, 1, 1, 1, 2, 0, 32), bulletin=80, reply=REPLY_ADDR):
+    return request("ACQUIRE", caps, 8, 59, 0, 0, 1, 0, os, *hsi, *want, BULLETIN_ADDR, bulletin, reply=reply)
+
+
+class Gone(Exception):
+    pass
+
+
+class VF:
+    """The driver's end of the channel's socket."""
+
+    def __init__(self, path, vf):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(path)
+        self.buf = b""
+        self.mem = {}
+        self.order = []
+        if vf != "raw":
+            self.http("/v1/version?control=1", "200")
+            self.http("/v1/vf/%s/channel" % vf, "101", "Connection: Upgrade\r\nUpgrade: tapir-vf\r\n")
+
+    def http(self, path, want, more=""):
+        self.sock.sendall(("GET %s HTTP/1.1\r\nHost: nic\r\n%s\r\n" % (path, more)).encode())
+        while b"\r\n\r\n" not in self.buf:
+            self.read()
+        head, self.buf = self.buf.split(b"\r\n\r\n", 1)
+        status = head.split()[1].decode()
+        n = 0
+        for line in head.split(b"\r\n"):
+            if line.lower().startswith(b"content-length:"):
+                n = int(line.split(b":")[1])
+        body = self.take(n)
+        if status != want:
+            raise Gone("%s: %s %s" % (path, status, body.decode()))
+
+    def read(self):
+        b = self.sock.recv(65536)
+        if not b:
+            raise Gone("the PF has closed the connection")
+        self.buf += b
+
+    def take(self, n):
+        while len(self.buf) < n:
+            self.read()
+        b, self.buf = self.buf[:n], self.buf[n:]
+        return b
+
+    def trigger(self, msg):
+        """Rings the trigger; returns why the PF does not take the message, or an empty text."""
+        self.order = []
+        self.sock.sendall(struct.pack("<IB", len(msg) + 1, 1) + msg)
+        while True:
+            n, kind = struct.unpack("<IB", self.take(5))
+            body = self.take(n - 1)
+            if kind == 2:
+                (addr,) = struct.unpack_from("<Q", body)
+                self.order.append(addr)
+                self.write(addr, body[8:])
+            elif kind == 3:
+                return body.decode()
+            else:
+                raise Gone(body.decode())
+
+    def write(self, addr, b):
+        for i, octet in enumerate(b):
+            self.mem[(addr + i) % (1 << 64)] = octet
+
+    def at(self, addr, n):
+        return bytes(self.mem.get(addr + i, 0) for i in range(n))
+
+    def ask(self, msg):
+        """Sends a request and returns the status, 0 without a reply."""
+        self.write(REPLY_ADDR, bytes(8))
+        self.trigger(msg)
+        status = self.at(REPLY_ADDR, 5)[4]
+        if status and self.order[-2:] != [REPLY_ADDR + 8, REPLY_ADDR]:
+            raise Gone("the status is not written last: %s" % self.order)
+        return status
+
+    def resources(self):
+        """What ACQUIRE has granted, or suggests."""
+        b = self.at(REPLY_ADDR, 256)
+        return {"hsi": tuple(b[78:80]), "sb": struct.unpack_from("<H", b, 80)[0], "num": tuple(b[240:247]),
+                "bulletin": struct.unpack_from("<I", b, 248)[0]}
+
+    def bulletin(self, size=80):
+        b = self.at(BULLETIN_ADDR, size)
+        if struct.unpack_from("<I", b)[0] != crc(b[4:]):
+            raise Gone("the bulletin's CRC is wrong")
+        return b
+
+
+def check(what, got, want):
+    if got != want:
+        raise SystemExit("%s: %r, want %r" % (what, got, want))
+
+
+def matrix(vf):
+    """ACQUIRE with versions, capabilities, resources and bulletins, as drivers may differ."""
+    n = 0
+    for major in (2, 3, 4):
+        for minor in (0, 5, 11, 99):
+            for caps in (0, 1, 2, 4, 8, 15):
+                for os in (0, 1, 4):
+                    ok = major == 3 or caps & 1
+                    check("HSI %d.%d, caps %d" % (major, minor, caps), vf.ask(acquire(caps, (major, minor), os)),
+                          SUCCESS if ok else NOT_SUPPORTED)
+                    r = vf.resources()
+                    want = (3, (5 if major != 3 else min(minor, 11)) if ok else 11)
+                    check("version of the PF", r["hsi"], want)
+                    if ok:
+                        check("again", vf.ask(acquire()), ACQUIRED)
+                        check("RELEASE", vf.ask(request("RELEASE")), SUCCESS)
+                    n += 1
+    for i in range(7):  # one more of each resource than there is: the PF suggests what there is
+        want = [0] * 7
+        want[i] = 200
+        check("want %s" % want, vf.ask(acquire(want=want)), NO_RESOURCE)
+        want[i] = vf.resources()["num"][i]
+        check("want %s" % want, vf.ask(acquire(want=want)), SUCCESS)
+        check("RELEASE", vf.ask(request("RELEASE")), SUCCESS)
+        n += 1
+    for size in (0, 8, 16, 32, 79, 80, 81, 4000):
+        check("bulletin of %d" % size, vf.ask(acquire(bulletin=size)), SUCCESS)
+        agreed = vf.resources()["bulletin"]
+        check("agreed size", agreed, min(size, 80))
+        if agreed >= 16:
+            vf.bulletin(agreed)
+        check("SOFT_FLR", vf.ask(request("SOFT_FLR")), SUCCESS)
+        n += 1
+    return n
+
+
+def up(vf):
+    check("ACQUIRE", vf.ask(acquire()), SUCCESS)
+    sb = vf.resources()["sb"]
+    check("VPORT_START", vf.ask(request("VPORT_START", *[1] * 16, 0, 0, 1500)), SUCCESS)
+    check("START_RXQ", vf.ask(request("START_RXQ", 1, 0, 2, 8, sb, 0, 0, 2048)), SUCCESS)
+    check("START_TXQ", vf.ask(request("START_TXQ", 1, 8, 0, 0, sb, 0, 0, 1)), SUCCESS)
+    check("VPORT_UPDATE", vf.ask(request("VPORT_UPDATE", more=part("ACTIVATE", 1, 1, 1, 1) +
+                                         part("ACCEPT_PARAM", 1, 1, 0x2a, 0x2a))), SUCCESS)
+    return sb
+
+
+def messages(sb):
+    return [
+        acquire(), request("VPORT_START", *[1] * 16, 0, 0, 1500), request("START_RXQ", 1, 0, 2, 8, sb, 0, 0, 2048),
+        request("START_TXQ", 1, 8, 0, 0, sb, 0, 0, 1),
+        request("VPORT_UPDATE", more=part("ACTIVATE", 1, 1, 1, 1) + part("ACCEPT_PARAM", 1, 1, 0x3f, 0x3f) +
+                part("RSS", 15, 1, 15, 7) + part("MCAST", 1, 2, 3, 4) + part("SGE_TPA", 3, 6, 0, 0, 9000, 700, 700, 8)),
+        request("VPORT_UPDATE", more=part("TX_SWITCH", 1) + part("VLAN_STRIP", 1) + part("ACCEPT_ANY_VLAN", 1, 1)),
+        request("UCAST_FILTER", 3, 0, 2, 0, 0, 0, 5, 5), request("UCAST_FILTER", 0, 1, 0, 0, 0, 0, 0, 0, 7),
+        request("UPDATE_MTU", 1400), request("COALESCE_UPDATE", 20, 40), request("COALESCE_READ", 0, 1),
+        request("UPDATE_RXQ", *[0] * 16, 0, 1), request("UPDATE_TUNN_PARAM", 31, 31, 1),
+        request("BULLETIN_UPDATE_MAC", 2, 0, 0, 0, 5, 5), request("STOP_RXQS", 0, 1), request("STOP_TXQS", 0, 1),
+        request("INT_CLEANUP"), request("CLOSE"), request("RELEASE"), request("VPORT_TEARDOWN"), request("SOFT_FLR"),
+    ]
+
+
+def mutate(rnd, b):
+    b = bytearray(b)
+    for _ in range(rnd.randrange(4)):
+        at = rnd.randrange(len(b) or 1)
+        how = rnd.randrange(5)
+        if how == 0 and b:
+            b[at] = rnd.randrange(256)
+        elif how == 1 and b:
+            b[at] ^= 1 << rnd.randrange(8)
+        elif how == 2:
+            del b[at:]
+        elif how == 3:
+            b[at:at] = bytes([rnd.randrange(256)])
+        elif b:
+            b += b[at:at + rnd.randrange(64)] * rnd.randrange(4)
+    return bytes(b[:3000])
+
+
+def drive(path, number, seed, n):
+    rnd = random.Random(int(seed))
+    vf = VF(path, number)
+    tried = matrix(vf)
+    base = messages(up(vf))
+    answered, statuses, lives, refused = 0, set(), 1, 0
+    for _ in range(int(n)):
+        vf.write(REPLY_ADDR, bytes(8))
+        if vf.trigger(mutate(rnd, rnd.choice(base))):
+            refused += 1
+        status = vf.at(REPLY_ADDR, 5)[4]
+        if status:
+            answered += 1
+            statuses.add(status)
+        if status == MALICIOUS:  # only a reset helps: end the life of this driver
+            vf.sock.close()
+            vf = VF(path, number)
+            lives += 1
+    vf.sock.close()
+    vf = VF(path, number)
+    up(vf)
+    print("matrix %d, mutated %s, answered %d, statuses %s, lives %d, not taken %d" %
+          (tried, n, answered, sorted(statuses), lives, refused))
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "golden":
         golden()
+    else:
+        drive(*sys.argv[2:])

@@ -117,7 +117,7 @@ var (
 		"github.com/google/gopacket":     {"lab/tool/capture", "lab/tool/inspect"},
 		"net/http":                       {"lab/tool/ctl"},
 		"github.com/prometheus":          {"lab/tool/ctl"},
-		"github.com/spf13/cobra":         {"cmd", "lab/tool/ll2", "lab/tool/man", "lab/tool/vf"},
+		"github.com/spf13/cobra":         {"cmd", "lab/tool/ll2", "lab/tool/man", "lab/tool/vf", "lab/tool/vfdriver"},
 		"gonum.org/v1/plot":              {"lab/run/result"},
 	}
 )

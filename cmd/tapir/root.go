@@ -16,6 +16,7 @@ import (
 	"tapir/lab/tool/ll2"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/vf"
+	"tapir/lab/tool/vfdriver"
 )
 
 // Exit codes.
@@ -95,7 +96,8 @@ func newRoot() *cobra.Command {
 	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(),
 		newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(),
 		newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC),
-		vf.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
+		vf.Command(withNIC, completeNIC),
+		vfdriver.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
 		newFirmware(), newVersion(), newCompletion(), newMan())
 }
 

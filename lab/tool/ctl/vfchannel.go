@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"tapir/lab/tool/vfsocket"
+	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/status"
+	"tapir/wire/frame"
 )
 
 // vfProtocol is what a connection becomes that carries the channel of a VF.
@@ -77,4 +80,59 @@ func (c *Client) VFChannel(ctx context.Context, vf int) (*vfsocket.Client, error
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return vfsocket.NewClient(conn, r), nil
+}
+
+// vfPlace is a VF as a session of its driver uses it.
+type vfPlace struct {
+	d *served
+	n int
+}
+
+// VFPlace implements vfHost.
+func (d *served) VFPlace(n int) (vfsocket.PF, error) {
+	p := vfPlace{d, n}
+	return p, p.on(func(*fastlinq.VF, frame.Time) error { return nil })
+}
+
+// on runs fn with the VF, on the NIC's thread. Error: the VF has gone.
+func (p vfPlace) on(fn func(v *fastlinq.VF, now frame.Time) error) error {
+	return p.d.on(func(now frame.Time) error {
+		b, err := p.d.bridge()
+		if err != nil {
+			return err
+		}
+		if _, err := b.IOV().VFInfo(p.n); err != nil {
+			return vfError(err)
+		}
+		return fn(b.VFs()[p.n], now)
+	})
+}
+
+// Attach implements vfsocket.PF. A reset that is under way ends before.
+func (p vfPlace) Attach(write func(addr uint64, b []byte) error) (err error) {
+	for end := time.Now().Add(attachTimeout); ; time.Sleep(attachRetry) {
+		err = p.on(func(v *fastlinq.VF, _ frame.Time) error { return v.Hand(write) })
+		if status.Of(err) != status.Again || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// How long, and how often, a driver tries to get a VF that is being reset.
+const (
+	attachTimeout = 5 * time.Second
+	attachRetry   = 20 * time.Millisecond
+)
+
+// Deliver implements vfsocket.PF.
+func (p vfPlace) Deliver(msg []byte) error {
+	return p.on(func(v *fastlinq.VF, _ frame.Time) error { return v.Deliver(msg) })
+}
+
+// Detach implements vfsocket.PF.
+func (p vfPlace) Detach() {
+	_ = p.on(func(v *fastlinq.VF, now frame.Time) error { // fails if the VF has gone
+		v.TakeBack(now)
+		return nil
+	})
 }

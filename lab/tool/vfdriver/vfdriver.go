@@ -5,6 +5,7 @@ package vfdriver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -30,6 +31,7 @@ type options struct {
 	once, json  bool
 
 	addr         ether.Addr
+	used         ether.Addr // that has a filter
 	major, minor uint8
 }
 
@@ -128,7 +130,7 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 	}
 	for changed := true; ctx.Err() == nil; {
 		if changed {
-			if err := o.told(w, d); err != nil {
+			if err := errors.Join(o.told(w, d), o.useMAC(d)); err != nil {
 				return closing(d, err)
 			}
 		}
@@ -176,20 +178,26 @@ func (o *options) start(d *vfdrv.Driver) error {
 		UpdateTx: true, Rx: accept, Tx: accept}}, nil); err != nil {
 		return err
 	}
-	mac := o.addr
-	if forced, must := d.ForcedMAC(); must || mac.IsZero() {
-		mac = forced
+	return o.useMAC(d)
+}
+
+// useMAC uses the address that the PF sets; without one, that of the flag.
+func (o *options) useMAC(d *vfdrv.Driver) error {
+	mac, set := d.ForcedMAC()
+	if mac.IsZero() || !set && !o.addr.IsZero() {
+		mac = o.addr
 	}
-	if mac.IsZero() {
+	if mac == o.used {
 		return nil
 	}
+	o.used = mac
 	return d.FilterUcast(l2.UcastParams{Op: l2.FilterReplace, Type: l2.FilterMAC, MAC: mac})
 }
 
 // Sizes of the queues: pages of rings, and octets of a buffer.
 const (
 	ringPages = 8
-	bufSize   = 2048
+	bufSize   = 32 << 10
 )
 
 // pairs is how many queue pairs the VF uses.

@@ -84,13 +84,17 @@ type PF interface {
 	Detach()
 }
 
-// Serve is the PF's end of a connection: until it ends, or the driver breaks the
-// protocol, or quit is closed. It closes the connection, of which r may have read some.
+// Serve is the PF's end of a connection, of which r may have read some, until the driver
+// closes it. It closes it, too. Errors: the driver breaks the protocol or does not read,
+// the PF does not give it the VF, or quit is closed.
 func Serve(conn net.Conn, r *bufio.Reader, pf PF, quit <-chan struct{}) error {
 	s := &session{conn: conn, out: make(chan []byte, backlog), written: make(chan struct{})}
 	go s.write()
 	err := s.run(r, pf, quit)
-	if err != nil && !errors.Is(err, io.EOF) {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err != nil {
 		s.send(put(nil, gone, []byte(err.Error())))
 	}
 	close(s.out)

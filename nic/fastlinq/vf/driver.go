@@ -25,6 +25,7 @@ type driver struct {
 	posted bool      // there is a new bulletin
 	gone   bool      // the VF was reset: it has to be acquired again
 	up     bool      // the link
+	remote bool      // it is in another process: ch is nil
 }
 
 // Sizes of a VF's queues: pages of its rings, and octets of a buffer.
@@ -69,7 +70,7 @@ func (v *VF) Close() {
 // stop takes down what start has brought up. A device that has nothing of the VF any more
 // refuses it.
 func (d *driver) stop() {
-	if d.gone {
+	if d.gone || d.ch == nil {
 		return
 	}
 	off := false
@@ -223,6 +224,10 @@ func (d *driver) tell(mac ether.Addr) {
 
 // poll reads the bulletin, and has the VF come back after a reset.
 func (d *driver) poll() {
+	if d.remote {
+		d.follow()
+		return
+	}
 	if d.gone {
 		if d.v.b.iov.WaitsForAcquire(d.v.id) {
 			d.rx, d.tx = nil, nil
@@ -272,7 +277,7 @@ func (v *VF) MAC() ether.Addr {
 // SetMAC has the netdev use another address. PERM: the PF has set one.
 func (v *VF) SetMAC(mac ether.Addr) error {
 	d := v.driver
-	if d == nil || !d.ch.CheckMAC(mac) {
+	if d == nil || d.ch == nil || !d.ch.CheckMAC(mac) {
 		return status.Inval.Errorf("VF %d: the PF has set the address %v", v.id, v.MAC())
 	}
 	if err := d.ch.FilterUcast(l2.UcastParams{Op: l2.FilterReplace, Type: l2.FilterMAC, MAC: mac}); err != nil {
@@ -284,8 +289,8 @@ func (v *VF) SetMAC(mac ether.Addr) error {
 
 // SetMTU changes the longest packet of the netdev, in octets of IP.
 func (v *VF) SetMTU(mtu int) error {
-	if v.driver == nil {
-		return status.Inval.Errorf("VF %d has no netdev", v.id)
+	if v.driver == nil || v.driver.ch == nil {
+		return status.Inval.Errorf("VF %d: its MTU is its driver's in another process", v.id)
 	}
 	err := v.driver.ch.SetMTU(mtu)
 	if err == nil {
@@ -298,8 +303,8 @@ func (v *VF) SetMTU(mtu int) error {
 // it does not get them.
 func (v *VF) SetMode(promisc, allMulti bool) error {
 	d := v.driver
-	if d == nil {
-		return status.Inval.Errorf("VF %d has no netdev", v.id)
+	if d == nil || d.ch == nil {
+		return status.Inval.Errorf("VF %d has no driver here", v.id)
 	}
 	d.accept = l2.Regular
 	if allMulti {

@@ -97,14 +97,14 @@ func (d *served) VFPlace(n int) (vfsocket.PF, error) {
 // on runs fn with the VF, on the NIC's thread. Error: the VF has gone.
 func (p vfPlace) on(fn func(v *fastlinq.VF, now frame.Time) error) error {
 	return p.d.on(func(now frame.Time) error {
-		b, err := p.d.bridge()
-		if err != nil {
-			return err
+		h := fastlinq.Of(p.d.Device.Hardware)
+		if h == nil || h.Bridge() == nil {
+			return p.d.lacks("virtual functions")
 		}
-		if _, err := b.IOV().VFInfo(p.n); err != nil {
-			return vfError(err)
+		if _, err := h.Bridge().IOV().VFInfo(p.n); err != nil {
+			return &Error{What: err.Error(), Errno: fastlinq.VFErrno(err), Remedy: "see: tapir vf show NIC"}
 		}
-		return fn(b.VFs()[p.n], now)
+		return fn(h.Bridge().VFs()[p.n], now)
 	})
 }
 

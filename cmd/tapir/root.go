@@ -93,16 +93,14 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
 	})
-	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(), newPeer(),
-		newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(), newSw(),
-		newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC),
-		vf.Command(withNIC, completeNIC),
-		vfdriver.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(),
-		newFirmware(), newVersion(), newCompletion(), newMan())
+	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(),
+		newPeer(), newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(),
+		newSw(), newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC), vf.Command(withNIC, completeNIC),
+		vfdriver.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(),
+		newCompletion(), newMan())
 }
 
-// group makes cmd a command that only has others below it, each of which is a
-// word of that kind. Alone it prints its help.
+// group makes cmd a command that only has others below it, words of that kind; alone it prints its help.
 func group(cmd *cobra.Command, kind string, below ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(below...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

@@ -13,6 +13,8 @@
 //	POST   /v1/stop                ends the NIC as an interrupt does
 //	POST   /v1/do/{command}        what only some NICs can do: an Ethernet Manager's reload,
 //	                               the hardware clock's phc.gettime, the selftest, flashing
+//	GET    /v1/vf/{vf}/channel     becomes the channel of a VF's driver (lab/tool/vfsocket),
+//	                               with Upgrade: tapir-vf
 //	GET    /metrics                for Prometheus, without the handshake
 //
 // An error is {"error": what and where, "remedy": how to mend it}.

@@ -10,7 +10,6 @@ import (
 
 	"tapir/lab/tool/vfsocket"
 	"tapir/nic/fastlinq"
-	"tapir/nic/fastlinq/status"
 	"tapir/wire/frame"
 )
 
@@ -33,7 +32,8 @@ func (s *Server) vfChannel(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := strconv.Atoi(r.PathValue("vf"))
 	if err != nil || r.Header.Get("Upgrade") != vfProtocol {
-		fail(w, &Error{Status: http.StatusBadRequest, What: "expected the number of a VF and an upgrade to " + vfProtocol})
+		fail(w, &Error{Status: http.StatusBadRequest,
+			What: "expected the number of a VF and an upgrade to " + vfProtocol})
 		return
 	}
 	pf, err := host.VFPlace(n)
@@ -112,7 +112,7 @@ func (p vfPlace) on(fn func(v *fastlinq.VF, now frame.Time) error) error {
 func (p vfPlace) Attach(write func(addr uint64, b []byte) error) (err error) {
 	for end := time.Now().Add(attachTimeout); ; time.Sleep(attachRetry) {
 		err = p.on(func(v *fastlinq.VF, _ frame.Time) error { return v.Hand(write) })
-		if status.Of(err) != status.Again || time.Now().After(end) {
+		if !fastlinq.VFBusy(err) || time.Now().After(end) {
 			return err
 		}
 	}

@@ -16,10 +16,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/vfsocket"
-	"tapir/nic/fastlinq/iov"
-	"tapir/nic/fastlinq/iov/tlv"
-	"tapir/nic/fastlinq/iov/vfdrv"
-	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq"
 	"tapir/wire/ether"
 )
 
@@ -31,7 +28,6 @@ type options struct {
 	once, json  bool
 
 	addr         ether.Addr
-	used         ether.Addr // that has a filter
 	major, minor uint8
 }
 
@@ -80,7 +76,8 @@ func Command(with func(name, how string, do func(c *ctl.Client) error) error,
 	f.IntVar(&o.mtu, "mtu", 1500, "MTU of the vport in octets, 46 to 9600")
 	f.IntVar(&o.queues, "queues", 1, "queue pairs to ask for, 1 to 16; the PF may grant fewer")
 	f.BoolVar(&o.promisc, "promisc", false, "ask for all frames, which only a trusted VF gets")
-	f.StringVar(&o.hsi, "hsi", fmt.Sprintf("%d.%d", iov.HSIMajor, iov.HSIMinor), "version of the fastpath to announce")
+	f.StringVar(&o.hsi, "hsi",
+		fmt.Sprintf("%d.%d", fastlinq.VFHSIMajor, fastlinq.VFHSIMinor), "version of the fastpath to announce")
 	f.BoolVar(&o.once, "once", false, "print what the PF grants, release the VF and exit")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
@@ -96,25 +93,22 @@ func (o *options) parse() (err error) {
 			return fmt.Errorf("--mac %s: %w", o.mac, err)
 		}
 	}
-	if o.queues < 1 || o.queues > iov.MaxQueues {
-		return fmt.Errorf("--queues %d: want 1 to %d", o.queues, iov.MaxQueues)
+	if o.queues < 1 || o.queues > fastlinq.MaxVFQueues {
+		return fmt.Errorf("--queues %d: want 1 to %d", o.queues, fastlinq.MaxVFQueues)
 	}
-	if o.mtu < l2.MinMTU || o.mtu > l2.MaxMTU {
-		return fmt.Errorf("--mtu %d: want %d to %d", o.mtu, l2.MinMTU, l2.MaxMTU)
+	if o.mtu < fastlinq.MinVFMTU || o.mtu > fastlinq.MaxVFMTU {
+		return fmt.Errorf("--mtu %d: want %d to %d", o.mtu, fastlinq.MinVFMTU, fastlinq.MaxVFMTU)
 	}
 	return nil
 }
 
 // run drives the VF until ctx ends.
 func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) error {
-	n := uint8(o.queues)
-	d := vfdrv.New(c, vfdrv.Config{HSIMajor: o.major, HSIMinor: o.minor, OSType: tlv.OSUser,
-		Want: tlv.Resources{RxQueues: n, TxQueues: n, Blocks: n, MACs: iov.MaxMACs, VLANs: iov.MaxVLANs, CIDs: iov.MaxCIDs},
-		Log: func(text string) {
-			if !o.json {
-				fmt.Fprintln(w, text)
-			}
-		}})
+	d := fastlinq.NewVFDriver(c, o.major, o.minor, o.queues, func(text string) {
+		if !o.json {
+			fmt.Fprintln(w, text)
+		}
+	})
 	c.Memory = d
 	if err := d.Acquire(); err != nil {
 		return err
@@ -125,12 +119,12 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 	if err := o.granted(w, d); err != nil || o.once {
 		return closing(d, err)
 	}
-	if err := o.start(d); err != nil {
+	if err := d.Start(fastlinq.VFSetup{MTU: o.mtu, Queues: o.queues, Promisc: o.promisc}); err != nil {
 		return closing(d, err)
 	}
 	for changed := true; ctx.Err() == nil; {
 		if changed {
-			if err := errors.Join(o.told(w, d), o.useMAC(d)); err != nil {
+			if err := errors.Join(o.told(w, d), d.UseMAC(o.addr)); err != nil {
 				return closing(d, err)
 			}
 		}
@@ -142,7 +136,7 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 			changed = false // the PF is writing it
 		}
 	}
-	return o.stop(d)
+	return d.Stop()
 }
 
 // bulletinEvery is how long the driver waits for the next bulletin before it looks
@@ -150,79 +144,15 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 const bulletinEvery = 100 * time.Millisecond
 
 // closing releases the VF, and returns err.
-func closing(d *vfdrv.Driver, err error) error {
+func closing(d *fastlinq.VFDriver, err error) error {
 	if e := d.Close(); err == nil {
 		err = e
 	}
 	return err
 }
 
-// start brings up the vport.
-func (o *options) start(d *vfdrv.Driver) error {
-	if err := d.VportStart(l2.StartParams{MTU: o.mtu}); err != nil {
-		return err
-	}
-	for id := range o.pairs(d) {
-		if _, err := d.RxQueueStart(vfdrv.Queue{ID: id, Block: id, Pages: ringPages, BufSize: bufSize}); err != nil {
-			return err
-		}
-		if _, err := d.TxQueueStart(vfdrv.Queue{ID: id, Block: id, PI: 1, Pages: ringPages, Usage: 1}); err != nil {
-			return err
-		}
-	}
-	on, accept := true, l2.Regular
-	if o.promisc {
-		accept = l2.Promisc
-	}
-	if err := d.VportUpdate(l2.UpdateParams{RxActive: &on, TxActive: &on, Accept: &l2.AcceptParams{UpdateRx: true,
-		UpdateTx: true, Rx: accept, Tx: accept}}, nil); err != nil {
-		return err
-	}
-	return o.useMAC(d)
-}
-
-// useMAC uses the address that the PF sets; without one, that of the flag.
-func (o *options) useMAC(d *vfdrv.Driver) error {
-	mac, set := d.ForcedMAC()
-	if mac.IsZero() || !set && !o.addr.IsZero() {
-		mac = o.addr
-	}
-	if mac == o.used {
-		return nil
-	}
-	o.used = mac
-	return d.FilterUcast(l2.UcastParams{Op: l2.FilterReplace, Type: l2.FilterMAC, MAC: mac})
-}
-
-// Sizes of the queues: pages of rings, and octets of a buffer.
-const (
-	ringPages = 8
-	bufSize   = 32 << 10
-)
-
-// pairs is how many queue pairs the VF uses.
-func (o *options) pairs(d *vfdrv.Driver) int {
-	r := d.Resources()
-	return min(o.queues, int(r.RxQueues), int(r.TxQueues))
-}
-
-// stop takes the vport down and releases the VF.
-func (o *options) stop(d *vfdrv.Driver) error {
-	off := false
-	err := d.VportUpdate(l2.UpdateParams{RxActive: &off, TxActive: &off}, nil)
-	for id := o.pairs(d) - 1; id >= 0 && err == nil; id-- {
-		if err = d.TxQueueStop(vfdrv.Queue{ID: id, Usage: 1}); err == nil {
-			err = d.RxQueueStop(vfdrv.Queue{ID: id})
-		}
-	}
-	if err == nil {
-		err = d.VportStop()
-	}
-	return closing(d, err)
-}
-
 // granted prints what the PF has granted.
-func (o *options) granted(w io.Writer, d *vfdrv.Driver) error {
+func (o *options) granted(w io.Writer, d *fastlinq.VFDriver) error {
 	r, p := d.Resources(), d.Device()
 	if o.json {
 		return json.NewEncoder(w).Encode(map[string]any{"rx_queues": r.RxQueues, "tx_queues": r.TxQueues,
@@ -235,7 +165,7 @@ func (o *options) granted(w io.Writer, d *vfdrv.Driver) error {
 }
 
 // told prints what the bulletin board says.
-func (o *options) told(w io.Writer, d *vfdrv.Driver) error {
+func (o *options) told(w io.Writer, d *fastlinq.VFDriver) error {
 	l, speed := d.LinkState()
 	mac, forced := d.ForcedMAC()
 	if o.json {

@@ -22,10 +22,6 @@ import (
 	"net"
 	"os"
 	"time"
-
-	"tapir/nic/fastlinq/iov/tlv"
-	"tapir/nic/fastlinq/iov/vfdrv"
-	"tapir/nic/fastlinq/status"
 )
 
 // Kinds of frames.
@@ -39,6 +35,8 @@ const (
 const (
 	headerLen = 5
 	addrLen   = 8
+	// maxMessage is the longest message of a VF.
+	maxMessage = 1024
 	// maxFrame bounds the body of a frame.
 	maxFrame = 4096
 	// backlog is how many frames wait for a driver that does not read. One more ends its
@@ -147,7 +145,7 @@ func (s *session) run(r *bufio.Reader, pf PF, quit <-chan struct{}) error {
 // memory writes to the driver's memory; it does not wait. IO: the driver does not read.
 func (s *session) memory(addr uint64, b []byte) error {
 	if !s.send(put(nil, write, binary.LittleEndian.AppendUint64(nil, addr), b)) {
-		return status.IO.Errorf("the VF's driver does not read")
+		return errors.New("the VF's driver does not read")
 	}
 	return nil
 }
@@ -175,7 +173,7 @@ func (s *session) write() {
 	}
 }
 
-// Client is the driver's end. It implements vfdrv.Channel.
+// Client is the driver's end. It is the channel of a fastlinq.VFDriver.
 type Client struct {
 	conn net.Conn
 	r    *bufio.Reader
@@ -185,18 +183,16 @@ type Client struct {
 	}
 }
 
-var _ vfdrv.Channel = (*Client)(nil)
-
 // NewClient returns the driver's end of a connection, of which r may have read some.
 func NewClient(conn net.Conn, r *bufio.Reader) *Client { return &Client{conn: conn, r: r} }
 
 // replyTimeout is how long a driver waits for the PF.
 const replyTimeout = 5 * time.Second
 
-// Send implements vfdrv.Channel.
+// Send hands a message to the PF.
 func (c *Client) Send(msg []byte) error {
-	if len(msg) > tlv.BufferSize {
-		return status.Inval.Errorf("a message of %d octets", len(msg))
+	if len(msg) > maxMessage {
+		return fmt.Errorf("a message of %d octets", len(msg))
 	}
 	if _, err := c.conn.Write(put(nil, trigger, msg)); err != nil {
 		return err
@@ -209,12 +205,12 @@ func (c *Client) Send(msg []byte) error {
 	}
 }
 
-// Wait implements vfdrv.Channel.
+// Wait takes what the PF writes until done.
 func (c *Client) Wait(done func() bool) error {
 	_ = c.conn.SetReadDeadline(time.Now().Add(replyTimeout))
 	for !done() {
 		if _, err := c.next(); errors.Is(err, os.ErrDeadlineExceeded) {
-			return status.Timeout
+			return errors.New("the PF does not answer")
 		} else if err != nil {
 			return err
 		}
@@ -248,7 +244,7 @@ func (c *Client) next() (kind byte, err error) {
 	case kind == write && len(body) >= addrLen:
 		_ = c.Memory.Write(binary.LittleEndian.Uint64(body), body[addrLen:]) // a wrong address harms nobody
 	case kind == taken && len(body) > 0:
-		return kind, status.NoDev.Errorf("the PF does not take the message: %s", body)
+		return kind, fmt.Errorf("the PF does not take the message: %s", body)
 	case kind == gone:
 		return kind, fmt.Errorf("the PF has closed the channel: %s", body)
 	}

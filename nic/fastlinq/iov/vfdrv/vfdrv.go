@@ -11,6 +11,7 @@ import (
 	"tapir/nic/fastlinq/iov"
 	"tapir/nic/fastlinq/iov/tlv"
 	"tapir/nic/fastlinq/status"
+	"tapir/wire/ether"
 )
 
 // Channel is the way of messages to the PF. What the PF writes, the channel passes to
@@ -60,6 +61,8 @@ type Driver struct {
 	acquired bool
 	got      tlv.AcquireReply
 	caps     uint64 // as they were sent
+	pairs    int    // queue pairs that Start has started
+	mac      ether.Addr
 }
 
 // New returns the driver of a VF that is not acquired. Its bulletin board exists already

@@ -202,7 +202,7 @@ func (d *driver) useMAC() error {
 			mac = d.v.b.cfg.MAC(d.v.id)
 		}
 	}
-	if mac == d.mac && d.gone == false && set {
+	if mac == d.mac && !d.gone && set {
 		return nil
 	}
 	if err := d.ch.FilterUcast(l2.UcastParams{Op: l2.FilterReplace, Type: l2.FilterMAC, MAC: mac}); err != nil {

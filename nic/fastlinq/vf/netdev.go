@@ -43,9 +43,6 @@ type VF struct {
 // Stats count what a VF's netdev has seen.
 type Stats struct{ RxFrames, RxBytes, TxFrames, TxBytes, TxStopped uint64 }
 
-// ring is the size of the queues of a VF.
-const ring = 1023
-
 // Waiting is the number of frames in the VF's queues.
 func (v *VF) Waiting() (n int) {
 	if v.driver == nil {

@@ -19,16 +19,6 @@ import (
 	"tapir/wire/virtio"
 )
 
-// Function is one NIC.
-type Function interface {
-	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
-	Dispatch(now frame.Time) bool
-	Poll(now frame.Time) frame.Time
-	TxDone(id uint64, at, now frame.Time) bool
-	// NextTimer is when the next timer is due, which neighbors may set.
-	NextTimer() frame.Time
-}
-
 // Parts are what the port uses of a NIC.
 type Parts struct {
 	Station *ether.Addr // its MAC address
@@ -61,7 +51,7 @@ type Slot struct {
 	card  *Card
 	on    *physical
 	index int
-	fn    Function // nil: nobody is there
+	fn    port.Engine // nil: nobody is there
 	parts Parts
 	tag   ether.Tag
 	inner bool           // a frame's own tag decides on the priority in that one
@@ -114,7 +104,7 @@ func (c *Card) Slot(fn int) *Slot { return c.slots[fn] }
 func (s *Slot) Line() *port.Line { return s.on.Line }
 
 // Enter puts a function into the slot.
-func (s *Slot) Enter(fn Function, p Parts) { s.fn, s.parts = fn, p }
+func (s *Slot) Enter(fn port.Engine, p Parts) { s.fn, s.parts = fn, p }
 
 // Leave takes it out.
 func (s *Slot) Leave() {

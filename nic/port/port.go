@@ -41,6 +41,16 @@ func (c *Common) SetTracer(t frame.Tracer) {
 // Tracer is the present one, nil without a capture.
 func (c *Common) Tracer() frame.Tracer { return c.tracer }
 
+// Engine is one NIC, for those that put several NICs on a port.
+type Engine interface {
+	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
+	Dispatch(now frame.Time) bool
+	Poll(now frame.Time) frame.Time
+	TxDone(id uint64, at, now frame.Time) bool
+	// NextTimer is when the next timer is due, which neighbors may set.
+	NextTimer() frame.Time
+}
+
 // Line is the transmitter of a cable, which functions of one port of a device share.
 type Line struct {
 	// Sched paces what leaves, to the speed that SetLink tells; Flow is what PAUSE

@@ -12,6 +12,7 @@ import (
 	"tapir/nic"
 	"tapir/nic/fastlinq"
 	"tapir/nic/npar"
+	"tapir/nic/port"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -51,7 +52,7 @@ func (n *Node) newVFs(env *nic.Env) {
 }
 
 // engine is what the loop drives.
-func (n *Node) engine() npar.Function {
+func (n *Node) engine() port.Engine {
 	if n.vfs == nil {
 		return n.Device
 	}

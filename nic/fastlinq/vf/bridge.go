@@ -28,19 +28,10 @@ import (
 	"tapir/wire/frame"
 )
 
-// Engine is the NIC of the PF.
-type Engine interface {
-	Receive(port frame.Port, frames []*frame.Frame, now frame.Time)
-	Dispatch(now frame.Time) bool
-	Poll(now frame.Time) frame.Time
-	TxDone(id uint64, at, now frame.Time) bool
-	NextTimer() frame.Time
-}
-
 // PF is what the bridge uses of the PF.
 type PF struct {
-	Engine
-	Wire *port.Port
+	port.Engine // its NIC
+	Wire        *port.Port
 	// Wants tells whether a frame (borrowed) that a VF sends is for the PF's station.
 	Wants func(f *frame.Frame) bool
 	// Link is the link of the port.

@@ -50,25 +50,8 @@ func toy() *Proxy {
 // run runs a program of this binary and returns what it wrote.
 func run(t *testing.T, p *Proxy, name string) string {
 	t.Helper()
-	out, err := os.CreateTemp(t.TempDir(), "out")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	program, err := trap.Start(trap.Options{Argv: []string{"/proc/self/exe", traptest.Program + name}, Stdout: out, Stderr: out,
-		Handlers: []trap.Handler{p}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer testenv.Guard(t, program.PID(), nil)()
-	if _, err := program.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	argv := []string{"/proc/self/exe", traptest.Program + name}
+	return traptest.Output(t, trap.Options{Argv: argv, Handlers: []trap.Handler{p}}, testenv.Guard)
 }
 
 // ask sends one request of a type and body.

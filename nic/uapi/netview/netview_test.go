@@ -38,24 +38,7 @@ func run(t *testing.T, via trap.Via, argv ...string) string {
 	p := netlink.New()
 	Register(p, view()...)
 	Stamps(p, map[string]Stamping{"lo": {7, 1 << 6, 1 << 1, 1 << 12}})
-	out, err := os.CreateTemp(t.TempDir(), "out")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	program, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{p}, Via: via})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer testenv.Guard(t, program.PID(), nil)()
-	if _, err := program.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	b, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return traptest.Output(t, trap.Options{Argv: argv, Handlers: []trap.Handler{p}, Via: via}, testenv.Guard)
 }
 
 // has wants lines to be in what a program wrote, and others not.

@@ -38,3 +38,28 @@ func testAll(m *testing.M, before func(dir string)) int {
 
 // Nothing is done before the tests.
 func Nothing(string) {}
+
+// Output runs a program to its end under guard (testenv.Guard), and returns what it
+// wrote.
+func Output(t *testing.T, o trap.Options, guard func(t testing.TB, pid int, out *os.File) func()) string {
+	t.Helper()
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	o.Stdout, o.Stderr = out, out
+	program, err := trap.Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer guard(t, program.PID(), nil)()
+	if _, err := program.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

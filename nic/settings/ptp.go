@@ -100,7 +100,7 @@ func clockRows(phc *PHC, ptp *PTP) []*param.Row {
 	}{
 		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", &ptp.TxLose},
 		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", &ptp.TxDelay},
-		{"ptp_tx_duplicate", "of so many PTP event messages one gets its Tx stamp twice; 0 for none",
+		{"ptp_tx_duplicate", "every Nth PTP event message gets its Tx stamp twice; 0: none does",
 			&ptp.TxDuplicate},
 	} {
 		list = append(list, param.Number(param.Row{Name: f.name, Origin: param.Tapir, Runtime: true, Help: f.help},

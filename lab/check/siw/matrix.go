@@ -61,7 +61,7 @@ func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
 
 // unanswered is what perftest says when siw has acknowledged the octets of an
 // MPA request and then neither answers it nor gives up, which happens now and
-// then when a program listens anew.
+// then when a program listens again.
 const unanswered = "RDMA_CM_EVENT_UNREACHABLE; error: -110"
 
 // errPanic is the end of a guest's kernel: that of Linux 6.1 now and then panics in
@@ -72,7 +72,7 @@ var errPanic = errors.New("the guest's kernel panicked")
 // lives is how often a cell is run at most.
 const lives = 4
 
-// run runs one cell, anew if siw has left its program without an answer or has
+// run runs one cell, and repeats it if siw left its program without an answer or
 // crashed.
 func (m *Matrix) run(ctx context.Context, w *World, c Cell) Result {
 	for again := 1; ; again++ {

@@ -19,7 +19,7 @@ func card(settings string, functions ...string) string {
 	return s
 }
 
-// A card is as many NICs as it has functions; what does not go is told with its place.
+// A card has one NIC for each function. An error names file, line and key.
 func TestCards(t *testing.T) {
 	many := func(n int, more string) (list []string) {
 		for i := range n {

@@ -27,7 +27,7 @@ func (n *node) buildCard() (err error) {
 	return err
 }
 
-// join makes the node a function of its card; one that begins anew has been reset.
+// join makes the node a function of its card. A function that starts again was reset before.
 func (n *node) join(cfg nic.Config) (err error) {
 	c, i, port := n.lab.node(n.Card).card, n.NIC.Function, n.NIC.Port
 	if n.card == nil {

@@ -65,8 +65,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// A function that is killed, and one that begins anew, leave the connections of its
-// neighbors, which lose nothing.
+// When a function is killed and starts again, the connections of its neighbors lose
+// nothing.
 //
 // IN-16 MF-07
 func TestKilledFunction(t *testing.T) {

@@ -41,7 +41,8 @@ type Health struct {
 func (c *Config) healthRows() []*param.Row {
 	return []*param.Row{
 		param.Bool(param.Row{Name: "auto_recover", Origin: param.FastLinQ, Runtime: true,
-			Help: "recover by itself from a hardware error, but that of a fan: the function loads anew"},
+			Help: "recover from hardware errors without the operator, by a new load of the function; " +
+				"a failed fan waits for the operator"},
 			&c.Health.AutoRecover, false),
 		param.Duration(param.Row{Name: "grace_period", Origin: param.FastLinQ, Runtime: true,
 			Help: "with auto_recover: how long after a recovery an error waits for the operator"},

@@ -128,6 +128,17 @@ func vfFrame(dst, src ether.Addr, vlan uint16) []byte {
 	return append(h.AppendTo(nil), make([]byte, 46)...)
 }
 
+// count tells how many frames each has received since, VFs first, then the PF's operating
+// system and the cable.
+func (r *vfRig) count() (n []int) {
+	for _, e := range r.vfs {
+		n = append(n, len(e.take()))
+	}
+	n = append(n, len(r.pf.got), len(r.wire.take()))
+	r.pf.got = nil
+	return n
+}
+
 // where tells who has received anything since: VFs by bit, bit 30 the PF's operating
 // system, bit 31 the cable.
 func (r *vfRig) where() (set uint32) {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +20,10 @@ import (
 	"tapir/lab/host/link"
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/settings"
+	"tapir/nic/nicdrop"
 	"tapir/nic/tap"
 	"tapir/wire/ether"
+	"tapir/wire/frame"
 )
 
 // kernelBridges are bridges of Linux, one for each VLAN, with a TAP for each of its ports
@@ -196,4 +199,42 @@ func places(by map[int]string) string {
 		list = append(list, fmt.Sprintf("%d: % x", i, by[i][:18]))
 	}
 	return strings.Join(list, ", ")
+}
+
+// A VF sends no more frames to groups and to all than the storm limit, nor do those of the
+// PF and of the cable reach VFs beyond theirs; unicast passes, and so do the storms of others.
+// What is dropped is counted by VF, and the capture says so.
+//
+// IO-26
+func TestVFStorm(t *testing.T) {
+	r := newVFs(t, Config{}, fastlinq.SRIOV{Storm: frame.Rate{PerSecond: 1000, Burst: 10}}, 2)
+	group := ether.Addr{1, 0, 0x5e, 0, 0, 1}
+	storm := func(from int, src ether.Addr, want ...int) {
+		t.Helper()
+		for i := range 50 {
+			r.send(from, vfFrame([]ether.Addr{ether.Broadcast, group}[i%2], src, 0))
+		}
+		if got := r.count(); !slices.Equal(got, want) {
+			t.Errorf("of 50 frames of %d arrive %v, want %v", from, got, want)
+		}
+	}
+	r.drops = nil
+	storm(0, r.mac[0], 0, 10, 10, 10)
+	if n := r.counter("vf0_tx_storm"); n != 40 || r.counter("vf1_tx_storm") != 0 || r.counter("tx_drop_storm_limit") != 40 {
+		t.Errorf("%d are counted", n)
+	}
+	if len(r.drops) != 40 || r.drops[0].Text() != "VF 0" || r.drops[0].Drop != nicdrop.Storm {
+		t.Errorf("the capture has %d drops", len(r.drops))
+	}
+	storm(1, r.mac[1], 10, 0, 10, 10)
+	storm(-1, vfPeer, 10, 10, 50, 0)
+	storm(-2, r.dev.cfg.MAC, 10, 10, 0, 50)
+	for range 50 {
+		r.send(0, vfFrame(r.mac[1], r.mac[0], 0))
+	}
+	if got := r.count(); !slices.Equal(got, []int{0, 50, 0, 0}) {
+		t.Errorf("unicast: %v", got)
+	}
+	r.run(5 * time.Millisecond)
+	storm(0, r.mac[0], 0, 5, 5, 5)
 }

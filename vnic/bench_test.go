@@ -147,7 +147,8 @@ func BenchmarkForward(b *testing.B) {
 // No frame costs an allocation, whatever way it goes.
 func TestNoAllocation(t *testing.T) {
 	policy := DefaultPolicy()
-	policy.Relay, policy.Filter, policy.TxStorm, policy.RxStorm = true, false, Rate{1 << 30, 1 << 30}, Rate{1 << 30, 1 << 30}
+	many := frame.Rate{PerSecond: 1 << 30, Burst: 1 << 30}
+	policy.Relay, policy.Filter, policy.TxStorm, policy.RxStorm = true, false, many, many
 	p := newPair(t, policy, 9000)
 	table, err := (*MACTable)(nil).Set(0, []Entry{{MAC: ether.Addr{0x52}, Mask: ether.Addr{0xff}, DLID: 2}}, 1)
 	must(t, err)

@@ -40,7 +40,7 @@ func TestReceiveDrops(t *testing.T) {
 	onBoth(t, func(t *testing.T, make makeHFI) {
 		fab := newFabric(t, 1, make)
 		n := fab.nodes[0]
-		h := n.join(t, 0, 2, Policy{Filter: true, RxStorm: Rate{PerSecond: 1, Burst: 1}})
+		h := n.join(t, 0, 2, Policy{Filter: true, RxStorm: frame.Rate{PerSecond: 1, Burst: 1}})
 		h.table(t, Entry{MAC: ether.Addr{0, 0, 0, 0, 0, 9}, DLID: 9, Flags: SourceMAC}, Entry{MAC: ether.Addr{0, 0, 0, 0, 0, 8}, Flags: SourceMAC})
 		far := ether.Addr{0, 0, 0, 0, 0, 7}
 		at6 := opa.LMAC{Fabric: fabricID, VESW: 2, LID: 6}.Addr()
@@ -105,7 +105,7 @@ func TestReceiveDrops(t *testing.T) {
 func TestTransmitDrops(t *testing.T) {
 	onBoth(t, func(t *testing.T, make makeHFI) {
 		fab := newFabric(t, 1, make)
-		h := fab.nodes[0].join(t, 0, 2, Policy{Unknown: ToDefaultPort, TxStorm: Rate{PerSecond: 1, Burst: 2}})
+		h := fab.nodes[0].join(t, 0, 2, Policy{Unknown: ToDefaultPort, TxStorm: frame.Rate{PerSecond: 1, Burst: 2}})
 		far := opa.LMAC{Fabric: fabricID, VESW: 2, LID: 6}.Addr()
 		for _, c := range []struct {
 			name string

@@ -16,7 +16,7 @@ import (
 func live(tb tester) (*fabric, *host) {
 	fab := newFabric(tb, 1, realHFI(hfi.Config{}))
 	h := fab.nodes[0].join(tb, 0, 2, Policy{Learn: true, Relay: true, Filter: true, Report: true, Snoop: true, Suppress: true,
-		Age: time.Second, TxStorm: Rate{PerSecond: 1000, Burst: 100}, RxStorm: Rate{PerSecond: 1000, Burst: 100}})
+		Age: time.Second, TxStorm: frame.Rate{PerSecond: 1000, Burst: 100}, RxStorm: frame.Rate{PerSecond: 1000, Burst: 100}})
 	table, err := h.nd.MACTable().Set(3, []Entry{
 		{MAC: ether.Addr{1, 0, 0x5e, 1, 2, 3}, DLID: opa.FirstMulticast + 9},
 		{MAC: ether.Addr{0x52}, Mask: ether.Addr{0xff}, DLID: 7},

@@ -35,8 +35,8 @@ type Netdev struct {
 	stations stations
 	groups   groups
 	known    neighbors
-	txStorm  bucket
-	rxStorm  bucket
+	txStorm  frame.Bucket
+	rxStorm  frame.Bucket
 
 	host   frame.Link // nil: the operating system's side is not there
 	toHost frame.Queue
@@ -147,8 +147,8 @@ func (n *Netdev) Policy() Policy { return n.policy }
 // wanted any more is forgotten.
 func (n *Netdev) SetPolicy(p Policy) {
 	n.policy = p.withDefaults()
-	n.txStorm.set(p.TxStorm)
-	n.rxStorm.set(p.RxStorm)
+	n.txStorm.Set(p.TxStorm)
+	n.rxStorm.Set(p.RxStorm)
 	n.stations.limit(n.policy.MaxStations, n.policy.MaxPerLID, n.policy.Age)
 	n.known.limit(n.policy.MaxNeighbors, n.policy.Age)
 	if !p.Learn {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/wire/enum"
+	"tapir/wire/frame"
 )
 
 // Unknown says what becomes of a unicast frame whose station nobody knows.
@@ -31,13 +32,6 @@ func (u Unknown) String() string { return unknownNames[u] }
 func ParseUnknown(s string) (Unknown, error) {
 	return enum.Parse[Unknown](unknownNames[:], s,
 		"vnic: policy for unknown unicast %q; expected proxy, default-port, flood or drop")
-}
-
-// Rate limits frames: so many per second, and so many at once after a rest. A
-// rate of 0 is no limit.
-type Rate struct {
-	PerSecond uint32
-	Burst     uint32 // at least 1 is taken
 }
 
 // Policy is how a vport treats frames beyond what the Ethernet Manager says.
@@ -76,7 +70,7 @@ type Policy struct {
 	MaxNeighbors int // addresses remembered for that; 0: 1024
 	// TxStorm limits what the host sends to all stations, RxStorm what
 	// arrives so.
-	TxStorm, RxStorm Rate
+	TxStorm, RxStorm frame.Rate
 	// HostQueue bounds the frames that wait for the host; 0: 1024.
 	HostQueue int
 }

@@ -47,7 +47,7 @@ func aPolicy(rt *rapid.T) Policy {
 		Unknown: Unknown(rapid.IntRange(0, 3).Draw(rt, "unknown")), Learn: flag("learn"), Relay: flag("relay"), Filter: flag("filter"),
 		Snoop: flag("snoop"), Suppress: flag("suppress"), Report: flag("report"), AllGroups: flag("all groups"),
 		Age: time.Microsecond, MaxStations: 6, MaxPerLID: 3, HostQueue: 4,
-		TxStorm: Rate{PerSecond: uint32(rapid.IntRange(0, 1).Draw(rt, "storm")) * 1e6, Burst: 3},
+		TxStorm: frame.Rate{PerSecond: uint32(rapid.IntRange(0, 1).Draw(rt, "storm")) * 1e6, Burst: 3},
 	}
 }
 

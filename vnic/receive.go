@@ -45,7 +45,7 @@ func (n *Netdev) receive(p opa.Packet, f *frame.Frame, now frame.Time) frame.Dro
 			return r
 		}
 	}
-	if !p.DLID().IsUnicast() && !n.rxStorm.take(now) {
+	if !p.DLID().IsUnicast() && !n.rxStorm.Take(now) {
 		return opa.DropStorm
 	}
 	if n.policy.Learn && n.places(&in, slid) {

@@ -61,7 +61,7 @@ func (n *Netdev) transmit(f *frame.Frame, now frame.Time) (left *frame.Frame, r 
 	if to.lid == 0 {
 		return f, opa.DropNoDLID
 	}
-	if to.all && !n.txStorm.take(now) {
+	if to.all && !n.txStorm.Take(now) {
 		return f, opa.DropStorm
 	}
 	sc, vl := n.cfg.QoS.Select(&in.flow)

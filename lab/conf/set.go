@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tapir/wire/ether"
+	"tapir/wire/frame"
 )
 
 // Setter sets what it is bound to from a text.
@@ -107,6 +108,26 @@ func holds(is func(string) bool) func(string) error {
 		}
 		return nil
 	}
+}
+
+// Frames is what FrameRate expects.
+const Frames = "frames per second, such as 1000, or 1000/200 with a burst"
+
+// FrameRate sets v to a rate of frames. The burst is that of a tenth of a second unless it
+// is given.
+func FrameRate(v *frame.Rate) Setter {
+	return Parsed(v, func(s string) (frame.Rate, error) {
+		rate, burst, both := strings.Cut(s, "/")
+		n, err := strconv.ParseUint(rate, 10, 32)
+		b := max(1, n/10)
+		if err == nil && both {
+			b, err = strconv.ParseUint(burst, 10, 32)
+		}
+		if n == 0 || b == 0 {
+			err = ErrValue
+		}
+		return frame.Rate{PerSecond: uint32(n), Burst: uint32(b)}, err
+	})
 }
 
 // String sets v to any text.

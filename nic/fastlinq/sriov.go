@@ -39,9 +39,11 @@ func NewVFBridge(pool frame.Pool, link frame.Link) *VFBridge { return vf.New(poo
 
 // SRIOV is the capability of a PF to have VFs.
 type SRIOV struct {
-	Total     int  // VFs
-	Queues    int  // pairs of each VF if there are so many
-	VEPA      bool // frames between VFs take the way by the switch at the port
+	Total  int  // VFs
+	Queues int  // pairs of each VF if there are so many
+	VEPA   bool // frames between VFs take the way by the switch at the port
+	// Storm limits frames to groups and to all: of each VF, of the PF and of the port.
+	Storm     frame.Rate
 	HWChannel bool // messages of VFs wait for the PF's next turn
 	Changed   func(vf int)
 }
@@ -81,7 +83,7 @@ func (v *sriov) OpenVFs(b *VFBridge, e VFEngine, c SRIOV) error {
 		L2: l2.Config{Pool: d.pool, Engines: 1, PF: d.sched.Child(true), Superframes: d.cfg.Superframes,
 			Share: l2.Share{Vports: 1 + c.Total, Queues: 1 + c.Total*c.Queues, MACs: 2 * c.Total, VLANs: 4 * c.Total,
 				RSSEngines: 1 + c.Total}},
-		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA, HWChannel: c.HWChannel, Changed: c.Changed,
+		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA, Storm: c.Storm, HWChannel: c.HWChannel, Changed: c.Changed,
 		Device: iov.Device{ChipNum: chipNum, DevType: 1, PortMAC: d.cfg.MAC, FWMajor: uint16(f >> 24),
 			FWMinor: uint16(f >> 16 & 0xff), FWRevision: uint16(f >> 8 & 0xff), FWEngineer: uint16(f & 0xff)},
 		Least:   func() int { return int(d.management.mcp.LinkState().LineSpeed) },

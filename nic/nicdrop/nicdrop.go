@@ -28,13 +28,14 @@ const (
 	OuterTag                                     // with an outer VLAN tag of no function
 	Switch                                       // for a neighbor on the port that does not keep up
 	Rate                                         // received beyond the function's rate or share of the port
+	Storm                                        // for all stations, beyond the storm limit of the switch inside
 	end
 )
 
 func init() {
 	frame.RegisterDrops(first, "owned by engine", "port down", "no active vport", "TTL 0", "n-tuple rule",
 		"anti-spoofing", "control frame", "impossible offload", "engine failed", "engine ring full", "pause address",
-		"pause not agreed", "unknown MAC control", "outer tag", "function switch full", "function rate")
+		"pause not agreed", "unknown MAC control", "outer tag", "function switch full", "function rate", "storm limit")
 }
 
 // All are the reasons for which a NIC may discard a frame, shared ones first.

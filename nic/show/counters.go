@@ -16,7 +16,7 @@ import (
 // outboundDrop tells the reasons for which frames are dropped on the way out.
 func outboundDrop(r frame.DropReason) bool {
 	switch r {
-	case drop.Neighbor, drop.NoRoute, drop.TxQueue, drop.Link:
+	case drop.Neighbor, drop.NoRoute, drop.TxQueue, drop.Link, nicdrop.Storm:
 		return true
 	}
 	return false

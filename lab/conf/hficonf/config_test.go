@@ -10,6 +10,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/opa"
 	"tapir/vnic"
+	"tapir/wire/frame"
 )
 
 const good = `hfis:
@@ -54,7 +55,7 @@ func TestParseHFIs(t *testing.T) {
 	if p := v.VPort(1); p.DefPortMask != 3 || p.UcastDLID[1] != 8 || p.EthMTU != 8000 || p.PKey != 0x8002 {
 		t.Errorf("%+v", p)
 	}
-	if w.TAP != "lan" || w.Gateway.VLAN != 5 || w.Policy.TxStorm != (vnic.Rate{PerSecond: 500, Burst: 50}) || !w.Policy.Learn {
+	if w.TAP != "lan" || w.Gateway.VLAN != 5 || w.Policy.TxStorm != (frame.Rate{PerSecond: 500, Burst: 50}) || !w.Policy.Learn {
 		t.Errorf("%+v", w)
 	}
 	if m := all[1].WithDefaults(); !m.Managed || m.VNIC(2).TAP != "opa2" || m.VNIC(9).TAP != "opa-vesw9" || len(m.PKeys) != 0 {

@@ -124,7 +124,6 @@ func policyField(p *vnic.Policy, given *bool) conf.Field {
 
 func policyFields(p *vnic.Policy) []conf.Field {
 	const truth, stations = "true or false", "a number from 1 to 65536"
-	const rate = "frames per second, such as 1000, or 1000/200 with a burst"
 	return []conf.Field{
 		{Name: "unknown", Expect: "proxy, default-port, flood or drop",
 			Set: conf.Parsed(&p.Unknown, vnic.ParseUnknown)},
@@ -138,8 +137,8 @@ func policyFields(p *vnic.Policy) []conf.Field {
 		{Name: "snoop", Expect: truth, Set: conf.Bool(&p.Snoop)},
 		{Name: "all_groups", Expect: truth, Set: conf.Bool(&p.AllGroups)},
 		{Name: "suppress", Expect: truth, Set: conf.Bool(&p.Suppress)},
-		{Name: "tx_storm", Expect: rate, Set: conf.Parsed(&p.TxStorm, parseRate)},
-		{Name: "rx_storm", Expect: rate, Set: conf.Parsed(&p.RxStorm, parseRate)},
+		{Name: "tx_storm", Expect: conf.Frames, Set: conf.FrameRate(&p.TxStorm)},
+		{Name: "rx_storm", Expect: conf.Frames, Set: conf.FrameRate(&p.RxStorm)},
 		{Name: "host_queue", Expect: "a number of frames from 1 to 65536", Set: conf.Number(&p.HostQueue, 1, 1<<16)},
 	}
 }
@@ -180,19 +179,6 @@ func parseMTU(s string) (int, error) {
 		err = conf.ErrValue
 	}
 	return int(n), err
-}
-
-func parseRate(s string) (vnic.Rate, error) {
-	rate, burst, both := strings.Cut(s, "/")
-	n, err := strconv.ParseUint(rate, 10, 32)
-	b := max(1, n/10)
-	if err == nil && both {
-		b, err = strconv.ParseUint(burst, 10, 32)
-	}
-	if n == 0 || b == 0 {
-		err = conf.ErrValue
-	}
-	return vnic.Rate{PerSecond: uint32(n), Burst: uint32(b)}, err
 }
 
 func checkListen(s string) error {

@@ -8,6 +8,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/nic/fastlinq"
 	"tapir/nic/tap"
+	"tapir/wire/frame"
 )
 
 // SRIOV are the virtual functions of a NIC.
@@ -16,7 +17,10 @@ type SRIOV struct {
 	NumVFs int    `json:"numvfs,omitempty" yaml:"numvfs,omitempty"`     // at the start; default the length of VFs
 	Queues int    `json:"queues,omitempty" yaml:"queues,omitempty"`     // pairs of each VF; default 1
 	Mode   string `json:"mode,omitempty" yaml:"mode,omitempty"`         // veb (default) or vepa
-	VFs    []VF   `json:"vfs,omitempty" yaml:"vfs,omitempty"`
+	// Storm limits frames to groups and to all, for each VF, the PF and the port; nil:
+	// stormLimit.
+	Storm *frame.Rate `json:"storm,omitempty" yaml:"storm,omitempty"`
+	VFs   []VF        `json:"vfs,omitempty" yaml:"vfs,omitempty"`
 }
 
 // VF is a virtual function.
@@ -31,6 +35,9 @@ type VF struct {
 // defaultVFs is how many VFs a NIC with sriov can have unless totalvfs says it.
 const defaultVFs = 16
 
+// stormLimit is far from what stations send, and ends loops.
+var stormLimit = frame.Rate{PerSecond: 100_000, Burst: 10_000}
+
 // Names of how frames go between VFs.
 const (
 	modeVEB  = "veb"
@@ -44,6 +51,9 @@ func (s *SRIOV) VEPA() bool { return s.Mode == modeVEPA }
 func (s SRIOV) withDefaults() SRIOV {
 	s.NumVFs = cmp.Or(s.NumVFs, len(s.VFs))
 	s.Total, s.Queues = cmp.Or(s.Total, max(defaultVFs, s.NumVFs)), cmp.Or(s.Queues, 1)
+	if s.Storm == nil {
+		s.Storm = &stormLimit
+	}
 	return s
 }
 
@@ -66,6 +76,12 @@ func (s *SRIOV) fields() []conf.Field {
 		{Name: "queues", Expect: "queue pairs of each VF, from 1 to 16", Set: conf.Int(&s.Queues, 1, 16)},
 		{Name: "mode", Expect: "veb or vepa", Schema: conf.Choice(modeVEB, modeVEPA),
 			Set: conf.Word(&s.Mode, modeVEB, modeVEPA)},
+		{Name: "storm", Expect: conf.Frames + ", or none", Set: func(text string) error {
+			if s.Storm = new(frame.Rate); text == "none" {
+				return nil
+			}
+			return conf.FrameRate(s.Storm)(text)
+		}},
 		{Name: "vfs", Schema: conf.ListOf(conf.Object(new(VF).fields())), Node: func(n conf.Node) error {
 			return n.Each(0, "vfs: expected a list of VFs: [{host_tap: vf0}]", func(n conf.Node, _ int) error {
 				var v VF

@@ -118,7 +118,7 @@ func TestTwoVESWsOverFourHFIs(t *testing.T) {
 		ids := []uint16{0, 2, 2, 258, 258}
 		keys := []uint16{0, 0x8003, 0x0003, 0x0003, 0x8004}
 		policy := vnic.DefaultPolicy()
-		policy.TxStorm = vnic.Rate{PerSecond: 1, Burst: 10}
+		policy.TxStorm = frame.Rate{PerSecond: 1, Burst: 10}
 		all[i] = b.Start(opabed.Number(i,
 			hficonf.VNIC{VESW: ids[i], TAP: "blue", Mcast: 0xf00002, IP: ips(fmt.Sprintf("10.0.0.%d/24", i), fmt.Sprintf("fd00::%d/64", i))},
 			hficonf.VNIC{VESW: 3, TAP: "keys", PKey: keys[i], IP: ips(fmt.Sprintf("10.3.0.%d/24", i))},

@@ -68,8 +68,10 @@ type Bridge struct {
 	up    bool           // the link, as VFs were told
 	note  [1]frame.Note  // about the frame in hand
 	text  []byte
-	mails []int      // VFs whose messages wait
-	flrAt frame.Time // when the firmware has cleaned up after VFs that are reset; 0: none is
+	mails []int // VFs whose messages wait
+	// storms limit what is copied to VFs.
+	storms [2]frame.Bucket
+	flrAt  frame.Time // when the firmware has cleaned up after VFs that are reset; 0: none is
 	device
 }
 
@@ -99,9 +101,7 @@ func (b *Bridge) Transmit(f *frame.Frame) {
 			b.deliver(f, b.fn.ReceiveLocal)
 			return
 		}
-		if g := b.copy(f); g != nil {
-			b.deliver(g, b.fn.ReceiveLocal)
-		}
+		b.spread(fromPF, f, b.fn.ReceiveLocal)
 	}
 	b.link.Transmit(f)
 }
@@ -111,6 +111,28 @@ func (b *Bridge) switches() bool { return len(b.vfs) > 0 && !b.cfg.VEPA }
 
 // group tells whether a frame is for several stations.
 func group(f *frame.Frame) bool { return f.Len() > 0 && f.Bytes()[0]&1 != 0 }
+
+// Who sends frames that VFs get copies of.
+const (
+	fromPF = iota
+	fromWire
+)
+
+// spread gives VFs copies of a frame (borrowed).
+func (b *Bridge) spread(from int, f *frame.Frame, receive func(*frame.Frame) frame.DropReason) {
+	if group(f) && !b.storms[from].Take(b.called) {
+		dir := frame.Outbound
+		if from == fromWire {
+			dir = frame.Inbound
+		}
+		b.pf.Wire.Drops.Count(nicdrop.Storm)
+		b.pf.Wire.Trace(dir, f, b.say("not copied to VFs"), nicdrop.Storm, b.called)
+		return
+	}
+	if g := b.copy(f); g != nil {
+		b.deliver(g, receive)
+	}
+}
 
 // deliver gives a frame (taken) to VFs.
 func (b *Bridge) deliver(f *frame.Frame, receive func(*frame.Frame) frame.DropReason) {
@@ -168,9 +190,7 @@ func (b *Bridge) fromWire(f *frame.Frame) *frame.Frame {
 		return nil
 	}
 	if group(f) || b.pf.Wants(f) {
-		if g := b.copy(f); g != nil {
-			b.deliver(g, b.fn.Receive)
-		}
+		b.spread(fromWire, f, b.fn.Receive)
 		return f
 	}
 	b.pf.Wire.Arrived(f, b.called)

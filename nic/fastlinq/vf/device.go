@@ -20,6 +20,9 @@ type Config struct {
 	Queues int // pairs of each VF
 	MTU    int // octets of IP
 	VEPA   bool
+	// Storm limits the frames to groups and to all that a VF sends, and those of the PF and
+	// of the port that VFs get copies of, of each by itself.
+	Storm frame.Rate
 	// HWChannel: messages wait until the PF is polled.
 	HWChannel bool
 	// Least is the rate in Mb/s that minimal rates of VFs are parts of; 0: none can be.
@@ -58,6 +61,8 @@ var _ iov.Function = (*device)(nil)
 func (b *Bridge) Open(c Config) (err error) {
 	c.L2.Fire, c.L2.Coalesce, c.L2.Drop, c.L2.Switched = b.fired, b.coalesce, b.dropped, b.switched
 	b.cfg, b.fn = c, l2.New(c.L2)
+	b.storms[fromPF].Set(c.Storm)
+	b.storms[fromWire].Set(c.Storm)
 	total := c.Info.Total
 	b.device = device{b: b, rx: make([]*l2.RxQueue, c.L2.Share.Queues),
 		blocks: make([]blockOf, total*c.Queues)}
@@ -123,6 +128,7 @@ func (d *device) Enable(id int, blocks []uint16) error {
 		b.vfs = append(b.vfs, nil)
 	}
 	v := &VF{b: b, id: id}
+	v.storm.Set(b.cfg.Storm)
 	dev, err := irq.New(irq.Config{SBs: len(blocks), Mode: irq.MSIX,
 		Platform: irq.Platform{Vectors: len(blocks) + 1, VF: true}})
 	if err != nil {

@@ -36,12 +36,13 @@ type VF struct {
 	napi   []bool  // receive queues that have interrupted, until they are empty
 	turn   int
 	cutter l2.Cutter
+	storm  frame.Bucket // of frames to groups that it sends
 
 	Stats Stats
 }
 
 // Stats count what a VF's netdev has seen.
-type Stats struct{ RxFrames, RxBytes, TxFrames, TxBytes, TxStopped uint64 }
+type Stats struct{ RxFrames, RxBytes, TxFrames, TxBytes, TxStopped, TxStorm uint64 }
 
 // Waiting is the number of frames in the VF's queues.
 func (v *VF) Waiting() (n int) {
@@ -103,17 +104,30 @@ func (v *VF) send(f *frame.Frame) {
 	v.Stats.TxFrames++
 	v.Stats.TxBytes += uint64(f.Len())
 	if !v.open() {
-		v.b.refuse(frame.Outbound, f, nicdrop.Vport)
+		v.refuse(frame.Outbound, f, nicdrop.Vport)
+		return
+	}
+	if group(f) && !v.storm.Take(v.b.called) {
+		v.Stats.TxStorm++
+		v.refuse(frame.Outbound, f, nicdrop.Storm)
 		return
 	}
 	q := v.driver.tx[int(f.Queue)%len(v.driver.tx)]
 	f.Queue = uint16(v.vport())
 	if !q.Post(f, l2.TxBD{}) {
 		v.Stats.TxStopped++
-		v.b.refuse(frame.Outbound, f, drop.TxQueue)
+		v.refuse(frame.Outbound, f, drop.TxQueue)
 		return
 	}
 	q.Doorbell()
+}
+
+// refuse drops a frame (taken) of the VF.
+func (v *VF) refuse(dir frame.Direction, f *frame.Frame, r frame.DropReason) {
+	b := v.b
+	b.pf.Wire.Drops.Count(r)
+	b.pf.Wire.Trace(dir, f, b.sayVF(v.vport(), ""), r, b.called)
+	f.Release()
 }
 
 // open tells whether the VF has queues.
@@ -201,7 +215,7 @@ func (v *VF) hand(f *frame.Frame, _ l2.CQE) (waiting bool) {
 		l2.Complete(f)
 	default:
 		if r := v.cutter.Cut(v.b.pool, f); r != frame.DropNone {
-			v.b.refuse(frame.Inbound, f, r)
+			v.refuse(frame.Inbound, f, r)
 			return false
 		}
 		f.Release()

@@ -92,7 +92,8 @@ func (b *Bridge) Counters() (list []view.Counter) {
 			{"rx_broadcast", s.RxBcastPkts}, {"rx_dropped", in.Total()},
 			{"tx_packets", s.TxUcastPkts + s.TxMcastPkts + s.TxBcastPkts},
 			{"tx_bytes", s.TxUcastBytes + s.TxMcastBytes + s.TxBcastBytes},
-			{"tx_dropped", out.Total() + v.Stats.TxStopped}, {"tx_spoofed", out[nicdrop.AntiSpoofing]},
+			{"tx_dropped", out.Total() + v.Stats.TxStopped + v.Stats.TxStorm},
+			{"tx_spoofed", out[nicdrop.AntiSpoofing]}, {"tx_storm", v.Stats.TxStorm},
 		} {
 			list = append(list, view.Count(fmt.Sprintf("vf%d_%s", v.id, c.name), c.n))
 		}

@@ -26,9 +26,10 @@ type (
 	VFBridge = vf.Bridge
 	// VFEngine is the NIC of the PF.
 	VFEngine = vf.PF
-	// IOV is the PF's side of SR-IOV, VFInfo what it knows of a VF.
-	IOV    = iov.PF
-	VFInfo = iov.VFInfo
+	// IOV is the PF's side of SR-IOV, IOVInfo its capability, VFInfo what it knows of a VF.
+	IOV     = iov.PF
+	IOVInfo = iov.Info
+	VFInfo  = iov.VFInfo
 )
 
 // VFHostPort is the port by which the host TAP of VF 0 sends; those of others follow.

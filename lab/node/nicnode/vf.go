@@ -104,6 +104,20 @@ func (n *Node) SetNumVFs(count int) (err error) {
 	return err
 }
 
+// VFNetdevs are the host TAPs of the VFs, empty of one that is in another namespace.
+func (n *Node) VFNetdevs() (list []string) {
+	n.vfs.mu.Lock()
+	defer n.vfs.mu.Unlock()
+	for _, h := range n.vfs.hosts {
+		name := h.tap.Name()
+		if n.cfg.SRIOV.VF(n.cfg.Name, h.id).NetNS != "" {
+			name = ""
+		}
+		list = append(list, name)
+	}
+	return list
+}
+
 // clear closes all host TAPs.
 func (v *vfs) clear() {
 	if v == nil {

@@ -107,7 +107,7 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
 		LocalMAD: n.LocalMAD(), Clients: n.clients, OnStop: stop,
-		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs}.Commands()}
+		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs, Netdevs: n.VFNetdevs}.Commands()}
 	return d.Served()
 }
 

@@ -193,6 +193,19 @@ func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.
 			return nil, nil, err
 		}
 	}
+	files, err := serveVFs(devices, sockets)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	if files != nil {
+		rest := done
+		done = func() {
+			_ = files.Close() // of directories in memory
+			rest()
+		}
+		handlers = append(handlers, files)
+	}
 	return append([]trap.Handler{sockets}, append(handlers, phc.New(clocks...))...), done, nil
 }
 
@@ -359,7 +372,7 @@ func addNetdevs(list []*device, netdevs []string) error {
 
 // errnos are those of package ctl.
 var errnos = map[string]syscall.Errno{"EBUSY": syscall.EBUSY, "ERANGE": syscall.ERANGE, "EINVAL": syscall.EINVAL,
-	"ENODEV": syscall.ENODEV}
+	"ENODEV": syscall.ENODEV, "EPERM": syscall.EPERM, "EPROTONOSUPPORT": syscall.EPROTONOSUPPORT}
 
 // errno makes an errno of an error of the NIC. One that the program cannot
 // tell the user is told once.

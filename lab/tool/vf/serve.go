@@ -9,6 +9,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/nic"
 	"tapir/nic/fastlinq"
+	"tapir/nic/uapi/sriov"
 	"tapir/wire/frame"
 )
 
@@ -23,12 +24,19 @@ type Change struct {
 	Set    *fastlinq.VFSet `json:"set,omitempty"`
 }
 
+// Apply makes the change, which may be none, and returns what the device says of SR-IOV then.
+func (c Change) Apply(ctx context.Context, to *ctl.Client) (now sriov.Capability, err error) {
+	return now, to.Command(ctx, command, c, &now)
+}
+
 // NIC is a NIC whose virtual functions are served.
 type NIC struct {
 	Device *nic.Device
 	Thread ctl.Thread
 	// SetNumVFs sets their number, with their host TAPs.
 	SetNumVFs func(n int) error
+	// Netdevs are the host TAPs of the VFs that there are, empty of one elsewhere.
+	Netdevs func() []string
 }
 
 // Commands are those of the NIC's control server.
@@ -45,10 +53,13 @@ func (n NIC) change(_ context.Context, raw json.RawMessage) (any, error) {
 		return nil, err
 	}
 	if c.NumVFs != nil {
-		return struct{}{}, withErrno(n.SetNumVFs(*c.NumVFs))
+		if err := n.SetNumVFs(*c.NumVFs); err != nil {
+			return nil, withErrno(err)
+		}
 	}
+	var info fastlinq.IOVInfo
 	if lost := n.Thread.DoWait(func(now frame.Time) {
-		if c.FLR {
+		if info = b.IOV().Info(); c.FLR {
 			err = b.FLR(c.VF, now)
 		} else if c.Set != nil {
 			err = c.Set.Apply(b.IOV(), c.VF)
@@ -56,8 +67,15 @@ func (n NIC) change(_ context.Context, raw json.RawMessage) (any, error) {
 	}); lost != nil {
 		err = lost
 	}
-	return struct{}{}, withErrno(err)
+	if err != nil {
+		return nil, withErrno(err)
+	}
+	return sriov.Capability{Total: info.Total, Offset: info.Offset, Stride: info.Stride, Vendor: vendor,
+		PF: device, VF: info.DeviceID, Netdevs: n.Netdevs()}, nil
 }
+
+// What the device is on the bus.
+const vendor, device = 0x1077, 0x8070
 
 // bridge is that of the NIC's virtual functions.
 func (n NIC) bridge() (*fastlinq.VFBridge, error) {

@@ -74,7 +74,8 @@ func change(with With, complete cobra.CompletionFunc, use, short string,
 				return usage.Wrap(err)
 			}
 			return with(args[0], "its name: tapir vf "+use, func(client *ctl.Client) error {
-				return client.Command(cmd.Context(), command, c, nil)
+				_, err := c.Apply(cmd.Context(), client)
+				return err
 			})
 		}}
 }

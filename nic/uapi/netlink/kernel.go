@@ -77,6 +77,9 @@ func (s *socket) exchange(m Message) (list []Message, err error) {
 	defer unix.Close(fd)
 	strict, _ := unix.GetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK) // 0 where there is none
 	_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, strict)
+	for _, option := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} { // since Linux 4.12
+		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, option, 1)
+	}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO,
 		&unix.Timeval{Sec: kernelPatience}); err != nil {
 		return nil, err
@@ -103,14 +106,32 @@ func (s *socket) exchange(m Message) (list []Message, err error) {
 				if len(part.Body) < 4 {
 					return nil, fmt.Errorf("an answer of %d octets: %w", len(part.Body), os.ErrInvalid)
 				}
-				if code := -int32(native.Uint32(part.Body)); code != 0 {
-					return nil, syscall.Errno(code)
-				}
-				return list, nil
+				return list, refusal(&part)
 			default:
 				part.Flags &^= unix.NLM_F_MULTI
 				list = append(list, part)
 			}
 		}
 	}
+}
+
+// refusal is what an NLMSG_ERROR, whose request is its header alone, or an NLMSG_DONE says;
+// nil: all went well.
+func refusal(m *Message) error {
+	code := syscall.Errno(-int32(native.Uint32(m.Body)))
+	if code == 0 {
+		return nil
+	}
+	at := 4
+	if m.Type == unix.NLMSG_ERROR {
+		at += headerLen
+	}
+	if m.Flags&unix.NLM_F_ACK_TLVS == 0 || len(m.Body) < at {
+		return code
+	}
+	attrs, _ := ParseAttributes(m.Body[at:]) // none where they cannot be read
+	if text := unix.ByteSliceToString(attrs[unix.NLMSGERR_ATTR_MSG]); text != "" {
+		return &Refusal{code, text}
+	}
+	return code
 }

@@ -69,8 +69,35 @@ func (a *Attributes) Put(kind uint16, value []byte) {
 	*a = append(b, make([]byte, aligned(len(value))-len(value))...)
 }
 
+// All are the attributes in order, of which one type may come twice, up to one whose length
+// is wrong. Types are without flags.
+func (a Attributes) All() iter.Seq2[uint16, []byte] {
+	return func(yield func(uint16, []byte) bool) {
+		for len(a) >= attrLen {
+			n := int(native.Uint16(a))
+			if n < attrLen || n > len(a) || !yield(native.Uint16(a[2:])&attrType, a[attrLen:n:n]) {
+				return
+			}
+			a = a[min(aligned(n), len(a)):]
+		}
+	}
+}
+
+// Without are the attributes but those of a type, without flags.
+func (a Attributes) Without(kind uint16) (left Attributes) {
+	for k, b := range a.All() {
+		if k != kind {
+			left.Put(k, b)
+		}
+	}
+	return left
+}
+
 // Uint8 appends an attribute of one octet.
 func (a *Attributes) Uint8(kind uint16, v uint8) { a.Put(kind, []byte{v}) }
+
+// Uint16 appends an attribute of two octets.
+func (a *Attributes) Uint16(kind, v uint16) { a.Put(kind, native.AppendUint16(nil, v)) }
 
 // Uint32 appends an attribute of four octets.
 func (a *Attributes) Uint32(kind uint16, v uint32) { a.Put(kind, native.AppendUint32(nil, v)) }

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -37,12 +38,23 @@ type Request struct {
 	// Admin says that the caller has CAP_NET_ADMIN.
 	Admin bool
 	// Kernel asks what the services registered before, and in the end the kernel,
-	// answer. Errors are errnos.
+	// answer to Message as it is then. Errors are errnos.
 	Kernel func() ([]Message, error)
 }
 
 // Dump tells whether a list is asked for.
 func (q *Request) Dump() bool { return q.Flags&unix.NLM_F_DUMP == unix.NLM_F_DUMP }
+
+// Refusal is an errno with the text that tools print of it (NLMSGERR_ATTR_MSG).
+type Refusal struct {
+	Errno syscall.Errno
+	Text  string
+}
+
+func (r *Refusal) Error() string { return r.Text }
+
+// Unwrap returns the errno.
+func (r *Refusal) Unwrap() error { return r.Errno }
 
 // Service answers a request, borrowed, with messages, of which Type, Flags and Body
 // count; the end of a list and acknowledgements are added. It runs on a goroutine of
@@ -88,9 +100,8 @@ func (p *Proxy) add(number int, kernel bool, s Service, types []uint16) {
 	for _, t := range types {
 		below := of.services[t]
 		of.services[t] = func(q *Request) ([]Message, error) {
-			inner := *q
-			if below != nil {
-				q.Kernel = func() ([]Message, error) { return below(&inner) }
+			if kernel := q.Kernel; below != nil {
+				q.Kernel = func() ([]Message, error) { return below(&Request{q.Message, q.Admin, kernel}) }
 			}
 			return s(q)
 		}

@@ -1,6 +1,7 @@
 package netlink
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"sync"
@@ -164,7 +165,7 @@ func (s *socket) request(m Message, admin bool) {
 		}
 	default:
 		q := &Request{Message: m, Admin: admin}
-		q.Kernel = func() ([]Message, error) { return s.exchange(m) }
+		q.Kernel = func() ([]Message, error) { return s.exchange(q.Message) }
 		list, err := serve(q)
 		s.answer(&m, list, err)
 	}
@@ -216,6 +217,16 @@ func (s *socket) verdict(to *Message, err error) *Message {
 		m.Flags = unix.NLM_F_CAPPED
 	}
 	m.Body = append(m.Body, asked...)
+	explains, _ := unix.GetsockoptInt(s.fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK)
+	if r, ok := errors.AsType[*Refusal](err); ok && explains != 0 {
+		m.Flags |= unix.NLM_F_ACK_TLVS
+		if capped != 0 {
+			m.Flags |= unix.NLM_F_CAPPED
+		}
+		a := Attributes(m.Body)
+		a.String(unix.NLMSGERR_ATTR_MSG, r.Text)
+		m.Body = a
+	}
 	return m
 }
 

@@ -6,7 +6,7 @@ sys=$OUT/userland/sys kernel=$OUT/kernel
 libs=$sys/usr/lib/x86_64-linux-gnu:$sys/lib/x86_64-linux-gnu:$sys/lib
 mkdir -p root/bin root/usr/bin root/usr/lib/x86_64-linux-gnu root/lib64 root/etc
 cp -r "$kernel/modules/lib" root/
-cp "$kernel/siw-stock.ko" "$kernel/siw-tuned.ko" root/lib/
+cp "$kernel/siw-stock.ko" "$kernel/siw-tuned.ko" "$kernel/netdevsim.ko" root/lib/
 ln -s ../usr/lib/x86_64-linux-gnu root/lib/x86_64-linux-gnu
 cp "$sys/bin/busybox" root/bin/busybox
 cp "$sys/bin/dash" root/bin/sh # unlike busybox it honours PATH, so that the real ip and tc win

@@ -1,8 +1,8 @@
 # kernel.sh: the newest kernel of this Debian release, the modules that the
-# guest loads, and siw twice: as it is ("stock"), and with its compile-time
-# switches turned into module parameters of the same defaults ("tuned").
-# Runs in an empty directory; leaves vmlinuz, modules/, siw-stock.ko,
-# siw-tuned.ko and version.
+# guest loads, netdevsim, which Debian does not build, and siw twice: as it is
+# ("stock"), and with its compile-time switches turned into module parameters of
+# the same defaults ("tuned"). Runs in an empty directory; leaves vmlinuz,
+# modules/, siw-stock.ko, siw-tuned.ko, netdevsim.ko and version.
 set -eu
 
 kver=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: linux-image-\([0-9][0-9.+a-z-]*-amd64\)$/\1/p' | head -n 1)
@@ -17,7 +17,8 @@ rm -f ./*.deb
 headers=$PWD/sys/usr/src/linux-headers-$kver
 sed -i "s#include /.*/linux-headers#include $PWD/sys/usr/src/linux-headers#" "$headers/Makefile"
 mkdir src
-tar -C src --strip-components=4 -xJf sys/usr/src/linux-source-*.tar.xz --wildcards '*/drivers/infiniband/sw/siw'
+tar -C src --strip-components=2 -xJf sys/usr/src/linux-source-*.tar.xz --wildcards '*/drivers/infiniband/sw/siw' '*/drivers/net/netdevsim'
+mv src/infiniband/sw/siw src/net/netdevsim src
 cp -r src/siw src/tuned
 
 cd src/tuned
@@ -31,16 +32,16 @@ sed -i 's/^static __be16 rtr_type = \(.*\);/static ushort rtr_type = (ushort)(\1
 	s/^static const bool relaxed_ird_negotiation = true;/static bool relaxed_ird_negotiation = true; module_param(relaxed_ird_negotiation, bool, 0644);/' siw_cm.c
 cd ../..
 
-for d in siw tuned; do
-	make -s -C "$headers" M="$PWD/src/$d" CONFIG_RDMA_SIW=m modules || exit 1
-	strip --strip-debug "src/$d/siw.ko"
+for d in siw tuned netdevsim; do
+	make -s -C "$headers" M="$PWD/src/$d" CONFIG_RDMA_SIW=m CONFIG_NETDEVSIM=m modules || exit 1
+	strip --strip-debug "src/$d"/*.ko
 done
 n=$(modinfo -p src/tuned/siw.ko | wc -l)
 [ "$n" = 9 ] || { echo "siw of Linux $kver has other switches than expected: $n of 9 became parameters" >&2; exit 1; }
 
 mods=sys/lib/modules/$kver
 depmod -b sys "$kver"
-for m in virtio_pci virtio_net virtio_console virtio_rng 8021q crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm; do
+for m in virtio_pci virtio_net virtio_console virtio_rng 8021q crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm psample udp_tunnel; do
 	modprobe -S "$kver" -d sys --show-depends "$m" 2>/dev/null || true
 done | awk '/^insmod/ {print $2}' | sort -u | while read -r f; do
 	install -D -m 644 "$f" "modules/lib/modules/$kver/${f#*"$mods"/}"
@@ -49,6 +50,7 @@ cp "$mods/modules.order" "$mods/modules.builtin" "$mods/modules.builtin.modinfo"
 depmod -b modules "$kver"
 mv src/siw/siw.ko siw-stock.ko
 mv src/tuned/siw.ko siw-tuned.ko
+mv src/netdevsim/netdevsim.ko netdevsim.ko
 mv "sys/boot/vmlinuz-$kver" vmlinuz
 echo "$kver $version" >version
 rm -rf sys src

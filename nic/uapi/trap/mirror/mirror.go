@@ -26,6 +26,9 @@ type Mirror struct {
 	// First, if not nil, is called when the program first names a path that is
 	// shown. It must not block.
 	First func()
+	// Before, if not nil, is called before the program is answered about a path that is
+	// shown: it may bring the files up to date.
+	Before func()
 
 	root string
 	fd   int // of root
@@ -34,8 +37,11 @@ type Mirror struct {
 	asked bool
 	owned map[string]bool
 	made  map[string]func() ([]byte, error)
-	taken map[string]func(text []byte)
+	taken map[string]func(text []byte) error
 	fed   []*intake
+
+	refuses bool // some files refuse what is written to them
+	writes  trap.ByFile[intake]
 }
 
 // New returns a mirror of dir, which must have no symbolic link in its
@@ -46,7 +52,7 @@ func New(dir string) (*Mirror, error) {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	return &Mirror{root: dir, fd: fd, owned: map[string]bool{}, made: map[string]func() ([]byte, error){},
-		taken: map[string]func([]byte){}}, nil
+		taken: map[string]func([]byte) error{}}, nil
 }
 
 // Root is the directory of ours.
@@ -81,14 +87,40 @@ func (m *Mirror) Make(path string, text func() ([]byte, error)) {
 func (m *Mirror) Take(path string, take func(text []byte)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.taken[path] = take
+	m.taken[path] = func(text []byte) error {
+		take(text)
+		return nil
+	}
 }
 
+// TakeOrRefuse is Take by a function whose error, an errno, is what write(2) returns. That is
+// so of writes of at most shortest octets by the descriptor that open(2) has returned, and by
+// standard output: of others the program is told of no error.
+func (m *Mirror) TakeOrRefuse(path string, take func(text []byte) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken[path], m.refuses = take, true
+}
+
+// shortest is the mask of the length of writes to standard output that are served: those of
+// most programs are longer, and are not delayed.
+const shortest = 15
+
 // Rules implements trap.Handler.
-func (m *Mirror) Rules() []trap.Rule { return trap.PathRules() }
+func (m *Mirror) Rules() []trap.Rule {
+	if !m.refuses {
+		return trap.PathRules()
+	}
+	return append(trap.PathRules(), trap.Rule{Nr: unix.SYS_WRITE, When: []trap.Cond{trap.Reserved().Cond(0)}},
+		trap.Rule{Nr: unix.SYS_WRITE, When: []trap.Cond{{Arg: 0, Mask: ^uint32(0), Value: 1},
+			{Arg: 2, Mask: ^uint32(shortest)}}})
+}
 
 // Serve implements trap.Handler.
 func (m *Mirror) Serve(c *trap.Call) trap.Answer {
+	if c.Nr() == unix.SYS_WRITE {
+		return m.write(c)
+	}
 	p, ok, err := c.PathCall()
 	if !ok || err != nil {
 		return trap.Pass() // the kernel says it better
@@ -99,6 +131,9 @@ func (m *Mirror) Serve(c *trap.Call) trap.Answer {
 		return trap.Pass()
 	}
 	shown, text := m.find(name)
+	if shown && m.Before != nil {
+		m.Before()
+	}
 	switch {
 	case !shown && p.Kind != trap.OpenPath && m.above(c, p):
 		return m.query(c, p, name)
@@ -154,8 +189,9 @@ func (m *Mirror) open(c *trap.Call, name string, text func() ([]byte, error), fl
 	case flags&(unix.O_CREAT|unix.O_EXCL) == unix.O_CREAT|unix.O_EXCL:
 		err = unix.EEXIST
 	case changes && flags&unix.O_PATH == 0: // the files of a kernel refuse root too
+		name = m.real(fd, name)
 		unix.Close(fd)
-		return m.feed(name, flags)
+		return m.feed(c, name, flags)
 	case text != nil:
 		go func() {
 			unix.Close(fd)
@@ -167,6 +203,16 @@ func (m *Mirror) open(c *trap.Call, name string, text func() ([]byte, error), fl
 	}
 	unix.Close(fd)
 	return trap.Fail(err)
+}
+
+// real is the name of an open file of ours without symbolic links on the way.
+func (m *Mirror) real(fd int, name string) string {
+	if at, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil {
+		if below, ok := strings.CutPrefix(at, m.root); ok {
+			return below
+		}
+	}
+	return name
 }
 
 // made opens a file whose text is made now.
@@ -196,7 +242,8 @@ func made(name string, text func() ([]byte, error), flags int) trap.Answer {
 // query answers what the program asks about a file without opening it.
 func (m *Mirror) query(c *trap.Call, p trap.PathCall, name string) trap.Answer {
 	nofollow := 0
-	if p.Kind == trap.ReadlinkPath || p.Flags&unix.AT_SYMLINK_NOFOLLOW != 0 {
+	if text, _ := c.Text(p.Path); !strings.HasSuffix(text, "/") && // which follows
+		(p.Kind == trap.ReadlinkPath || p.Flags&unix.AT_SYMLINK_NOFOLLOW != 0) {
 		nofollow = unix.O_NOFOLLOW
 	}
 	fd, err := unix.Openat(m.fd, name[1:], unix.O_PATH|unix.O_CLOEXEC|nofollow, 0)

@@ -134,8 +134,9 @@ func TestVFDriverOutside(t *testing.T) {
 	r.passes(0, vfPeer, r.mac[0], vfWire)
 }
 
-// With the hardware's channel a message waits for the PF's next turn, and one that comes
-// meanwhile shuts the VF out; without it the PF answers at once.
+// With the hardware's channel a message comes by the event queue and the slowpath's interrupt,
+// and waits for the PF's next turn; one that comes meanwhile shuts the VF out, and without the
+// PF's driver nobody hears it. Without that channel the PF answers at once.
 //
 // IO-02 IO-03 IO-10 IO-11 IO-25
 func TestVFHardwareChannel(t *testing.T) {
@@ -154,6 +155,16 @@ func TestVFHardwareChannel(t *testing.T) {
 		r.run(0)
 		if i, _ := r.b.IOV().VFInfo(1); i.Malicious != hw || r.b.IOV().PendingEvents()[0] != 0 {
 			t.Errorf("hardware's channel %v: %+v", hw, i)
+		}
+		if hw {
+			if n := *value(t, r.dev.ShowDevice(), "async_event", "COMMON VF_PF_CHANNEL").Ever; n < 10 {
+				t.Errorf("%d events", n)
+			}
+			before := r.dev.IRQ().ShowVectors()[0].Interrupts
+			r.ok(r.b.VFs()[0].SetMTU(1400))
+			if after := r.dev.IRQ().ShowVectors()[0].Interrupts; after != before+1 {
+				t.Errorf("%d interrupts for a message", after-before)
+			}
 		}
 		r.passes(0, vfPeer, r.mac[0], vfWire) // the other VF
 		r.ok(r.b.FLR(1, r.w.now))

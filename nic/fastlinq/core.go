@@ -235,7 +235,7 @@ func (d display) DeviceRows() (rows []view.DeviceRow) {
 	for _, h := range d.core.dev.Show() {
 		rows = append(rows, d.hwfnRows(&h, policy)...)
 	}
-	rows = append(rows, d.contexts.rows()...)
+	rows = append(append(rows, d.contexts.rows()...), d.sriov.rows()...)
 	rows = append(rows, d.light.rows()...)
 	health := d.core.dev.Health()
 	for e, n := range health.Errors {

@@ -173,10 +173,7 @@ func (d *Device) Apply(s hardware.Shape, c hardware.Config, now frame.Time) erro
 		d.chipFaults(was & d.cfg.Board.Chip) // those that come wait for what is set with them
 	}
 	d.nic.Schedule(now, d.Manage) // in the next Poll, which knows the time
-	if err := d.setNetdev(&d.cfg); err != nil {
-		return err
-	}
-	return d.setCoalescing()
+	return cmp.Or(d.setNetdev(&d.cfg), d.bridge.TunnelsChanged(), d.setCoalescing())
 }
 
 func (d *Device) now() frame.Time { return d.nic.Now() }

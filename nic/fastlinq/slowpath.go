@@ -184,11 +184,12 @@ func fromCore(t ecore.Tunnels) l2.TunnelParams {
 // open opens or closes RDMA and the netdev of the host function.
 func (d *Device) open(open bool) error {
 	if d.core.open = open; !open {
+		d.sriov.stop()
 		d.light.stop()
 		d.contexts.stop()
 		return d.setNetdev(&d.cfg)
 	}
-	return errors.Join(d.giveShares(), d.contexts.start(), d.light.start(), d.setNetdev(&d.cfg))
+	return errors.Join(d.giveShares(), d.contexts.start(), d.light.start(), d.setNetdev(&d.cfg), d.sriov.start())
 }
 
 // RamrodName names a command: "ETH VPORT_START".

@@ -1,13 +1,21 @@
 package fastlinq
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 
 	"tapir/nic/fastlinq/ecore"
+	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/fw"
+	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/iov"
 	"tapir/nic/fastlinq/l2"
+	"tapir/nic/fastlinq/settings"
+	"tapir/nic/fastlinq/status"
 	"tapir/nic/fastlinq/vf"
+	"tapir/nic/msglog"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -45,7 +53,9 @@ type SRIOV struct {
 	VEPA   bool // frames between VFs take the way by the switch at the port
 	// Storm limits frames to groups and to all: of each VF, of the PF and of the port.
 	Storm     frame.Rate
-	HWChannel bool // messages of VFs wait for the PF's next turn
+	HWChannel bool // messages of VFs come by the event queue, not by a call
+	UniqueMAC bool // a VF's driver may not use the address of another function
+	Tunnels   bool // a VF's driver may change the tunnels that the device knows
 	Changed   func(vf int)
 }
 
@@ -54,6 +64,8 @@ type sriov struct {
 	d      *Device
 	bridge *vf.Bridge // nil: there can be none
 	total  int
+	// messages are those of VFs that came by the event queue.
+	messages uint64
 }
 
 // OpenVFs lets the PF, which is on the bridge, have VFs. An error: more than its share of
@@ -80,18 +92,105 @@ func (v *sriov) OpenVFs(b *VFBridge, e VFEngine, c SRIOV) error {
 	e.Wants, e.Link = v.wants, v.link
 	b.Enter(e)
 	f := fw.Wanted
-	return b.Open(vf.Config{
+	of := vf.Config{
 		L2: l2.Config{Pool: d.pool, Engines: 1, PF: d.sched.Child(true), Superframes: d.cfg.Superframes,
 			Share: l2.Share{Vports: 1 + c.Total, Queues: 1 + c.Total*c.Queues, MACs: 2 * c.Total, VLANs: 4 * c.Total,
 				RSSEngines: 1 + c.Total}},
-		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA,
-		Storm: c.Storm, HWChannel: c.HWChannel, Changed: c.Changed,
+		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA, Storm: c.Storm, Changed: c.Changed,
 		Device: iov.Device{ChipNum: chipNum, DevType: 1, PortMAC: d.cfg.MAC, FWMajor: uint16(f >> 24),
 			FWMinor: uint16(f >> 16 & 0xff), FWRevision: uint16(f >> 8 & 0xff), FWEngineer: uint16(f & 0xff)},
 		Least:   func() int { return int(d.management.mcp.LinkState().LineSpeed) },
 		MAC:     v.mac,
 		Tunnels: func() l2.TunnelParams { return d.cfg.Netdev().Tunnel },
-	})
+		Log: func(format string, args ...any) {
+			d.log.Say(msglog.Notice, msglog.IOV, "[%s] "+format, append([]any{d.cfg.Name}, args...)...)
+		},
+	}
+	if c.HWChannel {
+		of.Trigger, of.Work = v.trigger, func() { d.contexts.work(d.now()) }
+	}
+	if c.Tunnels {
+		of.SetTunnels = v.setTunnels
+	}
+	if c.UniqueMAC {
+		of.Taken = v.taken
+	}
+	return b.Open(of)
+}
+
+// start and stop are the PF's driver as VFs see it.
+func (v *sriov) start() error {
+	v.bridge.Up(v.d.now())
+	return v.d.core.dev.Lead().RegisterAsync(cxt.Common, v.heard)
+}
+
+func (v *sriov) stop() {
+	v.d.core.dev.Lead().UnregisterAsync(cxt.Common)
+	v.bridge.Down()
+}
+
+// trigger is the hardware's channel: the firmware tells the PF that a VF has written a
+// message. NODEV: there is no driver.
+func (v *sriov) trigger(vf int) error {
+	d := v.d
+	if !d.core.open {
+		return status.NoDev.Errorf("VF %d: the PF's driver does not run", vf)
+	}
+	id := v.bridge.IOV().AbsoluteID(vf)
+	d.nic.Schedule(d.now(), d.Manage)
+	return d.core.chip.Engines[0].Async(d.pf, spq.Event{Protocol: cxt.Common, Opcode: ecore.EventVFPFChannel,
+		VF: uint8(id), Echo: uint16(id)})
+}
+
+// heard takes an event of protocol COMMON out of the event queue.
+func (v *sriov) heard(e spq.Event, _ frame.Time) error {
+	if e.Opcode != ecore.EventVFPFChannel || v.bridge == nil {
+		return status.NoEnt.Errorf("event %d of COMMON", e.Opcode)
+	}
+	v.messages++
+	v.bridge.Message()
+	return nil
+}
+
+// rows are the events of VFs that there were.
+func (v *sriov) rows() []view.DeviceRow {
+	if v.messages == 0 {
+		return nil
+	}
+	return []view.DeviceRow{countRow("async_event", "COMMON VF_PF_CHANNEL", v.messages)}
+}
+
+// taken tells whether the PF, or another PF of the device or a VF of that, has an address.
+func (v *sriov) taken(a ether.Addr) (is bool) {
+	v.d.adapter.neighbours(v.d, func(o *Device) { is = is || o.cfg.MAC == a || o.bridge != nil && o.bridge.Owns(a) })
+	return is || v.station(a)
+}
+
+// setTunnels changes the tunnels that the device knows, as a VF asks for. INVAL: there are
+// no such settings of a NIC.
+func (v *sriov) setTunnels(p l2.TunnelParams) error {
+	d, to := v.d, *v.d.cfg.Config
+	e := &to.Ethernet
+	if !p.Enable[l2.VXLAN] {
+		p.VXLANPort, p.Class[l2.VXLAN] = 0, l2.ClassMACVLAN
+	}
+	if !p.Enable[l2.L2Geneve] {
+		p.GenevePort, p.Class[l2.L2Geneve] = 0, l2.ClassMACVLAN
+	}
+	e.VXLANPort, e.GenevePort = p.VXLANPort, p.GenevePort
+	e.InnerClass = p.Class[l2.VXLAN] == l2.ClassInnerMACVLAN || p.Class[l2.L2Geneve] == l2.ClassInnerMACVLAN
+	cfg := settings.NIC{Shape: d.cfg.Shape, Config: &to}
+	got := cfg.Netdev().Tunnel
+	for t, on := range got.Enable {
+		if on != p.Enable[t] || on && got.Class[t] != p.Class[t] {
+			return status.Inval.Errorf("%v tunnels: the device has VXLAN and Geneve, with one class", l2.TunnelType(t))
+		}
+	}
+	if err := cmp.Or(got.Check(), d.checkNetdev(&cfg)); err != nil {
+		return err
+	}
+	d.cfg.Config.Ethernet = to.Ethernet
+	return errors.Join(d.setNetdev(&d.cfg), v.bridge.TunnelsChanged())
 }
 
 // What a VF is on the bus, and the chip.
@@ -106,12 +205,13 @@ func (v *sriov) Bridge() *VFBridge { return v.bridge }
 
 // wants tells whether a frame is for the PF's station, or one of its host function.
 func (v *sriov) wants(f *frame.Frame) bool {
-	d, b := v.d, f.Bytes()
-	if len(b) < ether.HeaderLen {
-		return false
-	}
-	dst := ether.Addr(b[:6])
-	return dst == d.cfg.MAC || d.function != nil && d.function.Function().HasStation(dst)
+	b := f.Bytes()
+	return len(b) >= ether.HeaderLen && v.station(ether.Addr(b[:6]))
+}
+
+// station tells whether an address is the PF's.
+func (v *sriov) station(a ether.Addr) bool {
+	return a == v.d.cfg.MAC || v.d.function != nil && v.d.function.Function().HasStation(a)
 }
 
 // mac is the address of a VF's driver unless the PF sets one: locally administered.

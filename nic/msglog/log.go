@@ -29,6 +29,7 @@ const (
 	Data   Topic = 0x1000    // pktdata: each piece of memory read or written for a message
 	HW     Topic = 0x2000    // hw: registers, windows, phases
 	SPQ    Topic = 0x10000   // spq: ramrods
+	IOV    Topic = 0x80000   // iov: what virtual functions are refused, and shut out for
 	Errors Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
 	Obj    Topic = 0x800000  // cxt: objects made and destroyed
 	MPA    Topic = 0x1000000 // ll2: start-up frames

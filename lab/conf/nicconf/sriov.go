@@ -20,7 +20,11 @@ type SRIOV struct {
 	// Storm limits frames to groups and to all, for each VF, the PF and the port; nil:
 	// stormLimit.
 	Storm *frame.Rate `json:"storm,omitempty" yaml:"storm,omitempty"`
-	VFs   []VF        `json:"vfs,omitempty" yaml:"vfs,omitempty"`
+	// Channel is how messages of VFs come to the PF: software (default) or hardware.
+	Channel   string `json:"channel,omitempty" yaml:"channel,omitempty"`
+	UniqueMAC bool   `json:"unique_mac,omitempty" yaml:"unique_mac,omitempty"` // VFs may not use others' addresses
+	VFTunnels bool   `json:"vf_tunnels,omitempty" yaml:"vf_tunnels,omitempty"` // VFs may change the device's tunnels
+	VFs       []VF   `json:"vfs,omitempty" yaml:"vfs,omitempty"`
 }
 
 // VF is a virtual function.
@@ -43,6 +47,15 @@ const (
 	modeVEB  = "veb"
 	modeVEPA = "vepa"
 )
+
+// Names of the channels between VFs and PF.
+const (
+	channelSoftware = "software"
+	channelHardware = "hardware"
+)
+
+// HWChannel reports whether messages of VFs come by the hardware's channel.
+func (s *SRIOV) HWChannel() bool { return s.Channel == channelHardware }
 
 // VEPA reports whether frames between VFs take the way by the switch at the port.
 func (s *SRIOV) VEPA() bool { return s.Mode == modeVEPA }
@@ -82,6 +95,10 @@ func (s *SRIOV) fields() []conf.Field {
 			}
 			return conf.FrameRate(s.Storm)(text)
 		}},
+		{Name: "channel", Expect: "software or hardware", Schema: conf.Choice(channelSoftware, channelHardware),
+			Set: conf.Word(&s.Channel, channelSoftware, channelHardware)},
+		{Name: "unique_mac", Expect: "true or false", Set: conf.Bool(&s.UniqueMAC)},
+		{Name: "vf_tunnels", Expect: "true or false", Set: conf.Bool(&s.VFTunnels)},
 		{Name: "vfs", Schema: conf.ListOf(conf.Object(new(VF).fields())), Node: func(n conf.Node) error {
 			return n.Each(0, "vfs: expected a list of VFs: [{host_tap: vf0}]", func(n conf.Node, _ int) error {
 				var v VF

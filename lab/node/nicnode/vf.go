@@ -66,7 +66,8 @@ func (v *vfs) open() error {
 	}
 	d, c := v.n.Device, v.n.cfg.SRIOV
 	return fastlinq.Of(d.Hardware).OpenVFs(v.bridge, fastlinq.VFEngine{Engine: d, Wire: d.Wire},
-		fastlinq.SRIOV{Total: c.Total, Queues: c.Queues, VEPA: c.VEPA(), Storm: *c.Storm})
+		fastlinq.SRIOV{Total: c.Total, Queues: c.Queues, VEPA: c.VEPA(), HWChannel: c.HWChannel(),
+			UniqueMAC: c.UniqueMAC, Tunnels: c.VFTunnels, Storm: *c.Storm})
 }
 
 // start makes the VFs that there are from the start, as the configuration wants each.

@@ -5,7 +5,6 @@ package vfdriver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -119,12 +118,24 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 	if err := o.granted(w, d); err != nil || o.once {
 		return closing(d, err)
 	}
-	if err := d.Start(fastlinq.VFSetup{MTU: o.mtu, Queues: o.queues, Promisc: o.promisc}); err != nil {
+	if err := o.start(d); err != nil {
 		return closing(d, err)
 	}
 	for changed := true; ctx.Err() == nil; {
 		if changed {
-			if err := errors.Join(o.told(w, d), d.UseMAC(o.addr)); err != nil {
+			if err := o.told(w, d); err != nil {
+				return closing(d, err)
+			}
+		}
+		switch {
+		case d.Closed() || !d.Acquired(): // the PF's driver has ended: once it is back, from the beginning
+			if d.Acquire() == nil && o.start(d) == nil {
+				_, err := d.ReadBulletin()
+				changed = err == nil
+				continue
+			}
+		case changed:
+			if err := d.UseMAC(o.addr); err != nil {
 				return closing(d, err)
 			}
 		}
@@ -136,7 +147,15 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 			changed = false // the PF is writing it
 		}
 	}
+	if d.Closed() || !d.Acquired() {
+		return nil
+	}
 	return d.Stop()
+}
+
+// start brings the VF up as the flags say.
+func (o *options) start(d *fastlinq.VFDriver) error {
+	return d.Start(fastlinq.VFSetup{MTU: o.mtu, Queues: o.queues, Promisc: o.promisc})
 }
 
 // bulletinEvery is how long the driver waits for the next bulletin before it looks
@@ -170,7 +189,7 @@ func (o *options) told(w io.Writer, d *fastlinq.VFDriver) error {
 	mac, forced := d.ForcedMAC()
 	if o.json {
 		return json.NewEncoder(w).Encode(map[string]any{"version": d.Bulletin().Version, "up": l.Up != 0,
-			"speed": speed, "mac": mac, "forced_mac": forced, "vlan": d.ForcedVLAN()})
+			"speed": speed, "mac": mac, "forced_mac": forced, "vlan": d.ForcedVLAN(), "closed": d.Closed()})
 	}
 	state := "down"
 	if l.Up != 0 {
@@ -185,6 +204,9 @@ func (o *options) told(w io.Writer, d *fastlinq.VFDriver) error {
 	}
 	if vlan := d.ForcedVLAN(); vlan != 0 {
 		text += fmt.Sprintf(", VLAN %d (forced)", vlan)
+	}
+	if d.Closed() {
+		text += ", channel closed: the PF's driver has ended"
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err

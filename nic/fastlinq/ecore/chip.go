@@ -139,6 +139,7 @@ const (
 	RamrodRLUpdate   = 6
 	RamrodEmpty      = 7
 	eventPFStart     = 0
+	EventVFPFChannel = 4 // a message of a VF waits
 	codeDone         = 0
 	codeBadState     = 1
 	codeContext      = 2 // the context in memory is not the one that the driver means

@@ -34,8 +34,9 @@ func (v *vf) link() Link {
 	return l
 }
 
-// LinkChanged tells all VFs what has become of the port's link.
-func (p *PF) LinkChanged() {
+// Post writes the bulletins of all VFs: the port's link has changed, or the tunnels that the
+// device knows.
+func (p *PF) Post() {
 	for _, v := range p.vfs[:p.num] {
 		_ = v.post()
 	}
@@ -60,6 +61,8 @@ func (v *vf) post() error {
 		b.Valid |= tlv.MACValid
 		b.MAC = v.suggested
 	}
+	t := v.pf.cfg.Function.Tunnels()
+	b.VXLANPort, b.GenevePort = t.VXLANPort, t.GenevePort
 	l := v.link()
 	b.LinkParams.Autoneg, b.LinkParams.AdvSpeeds = flag(l.Autoneg), l.Advertised
 	b.LinkState = tlv.LinkState{Up: flag(l.Up), FullDuplex: flag(l.FullDuplex), Autoneg: flag(l.Autoneg),

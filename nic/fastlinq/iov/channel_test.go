@@ -52,7 +52,7 @@ func TestReplyOrder(t *testing.T) {
 func TestHardwareChannel(t *testing.T) {
 	var told []int
 	w := newWorldOf(t, 70, iov.Config{HWChannel: true, Info: iov.Info{Total: 120}, Hooks: iov.Hooks{
-		Message: func(vf int) { told = append(told, vf) }}})
+		Message: func(vf int) error { told = append(told, vf); return nil }}})
 	r := &raw{}
 	w.ok(w.pf.Connect(66, r))
 	msg := tlv.Request(tlv.Release, 0x5000, &tlv.First{})

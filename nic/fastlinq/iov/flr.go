@@ -1,6 +1,9 @@
 package iov
 
-import "tapir/nic/fastlinq/l2"
+import (
+	"tapir/nic/fastlinq/iov/tlv"
+	"tapir/nic/fastlinq/l2"
+)
 
 // FLR begins a function-level reset of a VF: nothing of it passes any more, and a
 // message that waits is dropped (the firmware's initial clean-up, MFW's VF_DISABLED).
@@ -14,8 +17,12 @@ func (p *PF) FLR(id int) error {
 }
 
 // FLRCleanup ends the resets that have begun (iov_vf_flr_cleanup); the caller gives the
-// firmware 100 ms before. It returns the VFs that were reset.
+// firmware 100 ms before. It returns the VFs that were reset: none while the PF's driver
+// does not run.
 func (p *PF) FLRCleanup() (done []int) {
+	if p.down {
+		return nil
+	}
 	for _, v := range p.vfs[:p.num] {
 		if v.pending {
 			v.finalCleanup()
@@ -24,6 +31,21 @@ func (p *PF) FLRCleanup() (done []int) {
 	}
 	return done
 }
+
+// Down is the end of the PF's driver: bulletins tell all VFs that the channel is closed,
+// and each is reset, as Up ends it.
+func (p *PF) Down() {
+	p.down = true
+	for _, v := range p.vfs[:p.num] {
+		v.board.Valid |= tlv.ChannelInvalid
+		_ = v.post()
+		v.initialCleanup()
+	}
+}
+
+// Up tells that the PF's driver runs again: FLRCleanup ends the resets, and VFs can be
+// acquired.
+func (p *PF) Up() { p.down = false }
 
 func (v *vf) initialCleanup() {
 	v.pf.cfg.Function.Interrupts(v.id, false)
@@ -95,8 +117,8 @@ func (p *PF) in(id int, states ...State) bool {
 func (v *vf) info() VFInfo {
 	i := VFInfo{
 		Policy: v.policy, ID: v.id, AbsoluteID: v.pf.AbsoluteID(v.id), FID: v.pf.FID(v.id), State: v.state,
-		Malicious: v.malicious, Address: v.wish.address, Vport: -1, Link: v.link(), Queues: v.queues, Blocks: v.blocks,
-		BulletinVersion: v.board.Version, Counts: v.counts,
+		Malicious: v.malicious, Why: v.why, Address: v.wish.address, Vport: -1, Link: v.link(), Queues: v.queues,
+		Blocks: v.blocks, BulletinVersion: v.board.Version, Counts: v.counts,
 	}
 	if v.vport.started {
 		i.Vport, i.MTU = v.vportID, v.vport.mtu

@@ -152,9 +152,9 @@ type Memory interface {
 
 // Hooks are decisions and news for the driver above (OSAL_*). Any may be nil.
 type Hooks struct {
-	// Message tells that a message of a VF waits for Process (OSAL_PF_VF_MSG). It only
-	// schedules that.
-	Message func(vf int)
+	// Message rings the hardware's channel: a message of a VF waits for Process. An error:
+	// the PF does not hear it, and the message is gone.
+	Message func(vf int) error
 	// Acquire may refuse a VF's driver (OSAL_IOV_VF_ACQUIRE).
 	Acquire func(vf int) error
 	// CheckUcast may refuse a filter of a VF (OSAL_IOV_CHK_UCAST): with EXISTS it is
@@ -164,7 +164,7 @@ type Hooks struct {
 	// (OSAL_PF_VALIDATE_MODIFY_TUNN_CONFIG): it returns what is to be set, or an error to
 	// leave all as it is. nil leaves all as it is.
 	Tunnels func(vf int, want l2.TunnelParams) (l2.TunnelParams, error)
-	// Malicious tells that a VF is shut out until it is reset, and why.
+	// Malicious tells that a VF is shut out until it is reset, and why (OSAL_IOV_VF_MALICIOUS).
 	Malicious func(vf int, why string)
 	// Changed tells that the state of a VF, or a policy, has changed.
 	Changed func(vf int)

@@ -7,8 +7,8 @@ import (
 
 // Deliver takes a message of a VF, borrowed. With the hardware's channel it waits for
 // Process, and Hooks.Message is told; else it is answered at once. What is longer than
-// a message can be is cut off. NODEV, and the message is gone: the VF is about to go, or
-// is being reset.
+// a message can be is cut off. NODEV, and the message is gone: the VF is about to go or
+// is being reset, or the PF's driver does not run.
 func (p *PF) Deliver(id int, msg []byte) error {
 	v, err := p.vf(id)
 	switch {
@@ -27,7 +27,11 @@ func (p *PF) Deliver(id int, msg []byte) error {
 	if !p.cfg.HWChannel {
 		p.Process(id)
 	} else if p.cfg.Hooks.Message != nil {
-		p.cfg.Hooks.Message(id)
+		if err := p.cfg.Hooks.Message(id); err != nil {
+			v.msg, v.ready = nil, true
+			v.counts.Ignored++
+			return err
+		}
 	}
 	return nil
 }
@@ -191,7 +195,8 @@ func (v *vf) shutOut(why string) {
 	if v.malicious {
 		return
 	}
-	v.malicious = true
+	v.malicious, v.why = true, why
+	v.counts.Malicious++
 	if v.vport.started {
 		off := false
 		_ = v.update(updateParams{RxActive: &off, TxActive: &off})

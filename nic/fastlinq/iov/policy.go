@@ -47,6 +47,7 @@ type VFInfo struct {
 	ID, AbsoluteID, FID int
 	State               State
 	Malicious           bool
+	Why                 string // it was found to be malicious, the last time
 	// Address is the MAC address that the VF has told of, or that it has a filter for.
 	Address           ether.Addr
 	Vport             int // relative to the PF; -1: it is not started

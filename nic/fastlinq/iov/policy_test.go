@@ -229,7 +229,7 @@ func TestLinkState(t *testing.T) {
 	}
 	link(1, 25000)
 	w.phys.Up = false
-	w.pf.LinkChanged()
+	w.pf.Post()
 	link(0, 0)
 	w.ok(w.pf.SetVFLinkState(0, iov.LinkEnable))
 	link(1, 40000)

@@ -110,7 +110,8 @@ func (p *PF) QueuesPerVF(n int) int {
 
 // SetNumVFs sets the number of VFs (sriov_numvfs): each gets its part of the queues, the
 // vport and the RSS engine one above its id. ERANGE: more than there can be; EBUSY: there
-// are some, and n is not 0; EINVAL: the PF has too few vports or queues.
+// are some, and n is not 0; EINVAL: the PF has too few vports or queues; ENODEV: its driver
+// does not run.
 func (p *PF) SetNumVFs(n int) error {
 	switch {
 	case n == p.num:
@@ -121,6 +122,8 @@ func (p *PF) SetNumVFs(n int) error {
 		return errno(syscall.EBUSY, "%d VFs: there are %d: set 0 first", n, p.num)
 	case n == 0:
 		return p.removeVFs()
+	case p.down:
+		return errno(syscall.ENODEV, "%d VFs: the function's driver is unloaded", n)
 	case n > p.cfg.Share.Vports-1 || p.QueuesPerVF(n) < 1:
 		return errno(syscall.EINVAL, "%d VFs: the function has %d vports, %d queues and %d status blocks for them", n,
 			p.cfg.Share.Vports-1, p.cfg.Share.Queues-p.cfg.Queues, len(p.cfg.Blocks))

@@ -34,6 +34,7 @@ type PF struct {
 	vfs  []*vf // by relative id; those from num on are kept for their policies
 	num  int
 	free []uint16 // status blocks
+	down bool     // the PF's driver does not run
 }
 
 // vf is a virtual function.
@@ -46,8 +47,9 @@ type vf struct {
 	enabled   bool // b_init: it has its resources
 	toDisable bool
 	malicious bool
-	pending   bool // FLR
-	ready     bool // the channel: the firmware takes a message
+	why       string // it is malicious
+	pending   bool   // FLR
+	ready     bool   // the channel: the firmware takes a message
 	blocks    []uint16
 	rxIDs     [MaxQueues]int // ids of its queues relative to the PF
 	txIDs     [MaxQueues]int
@@ -102,7 +104,7 @@ type vport struct {
 
 // Counts are the events of a VF's channel.
 type Counts struct {
-	Messages, Replies, Bulletins, Malformed, Ignored, Unreachable, Resets uint64
+	Messages, Replies, Bulletins, Malformed, Ignored, Unreachable, Resets, Malicious uint64
 }
 
 // New returns a PF without VFs. INVAL: its configuration cannot be.

@@ -278,7 +278,7 @@ func (v *vf) onTunnels(q *tlv.TunnRequest, _ *message) answer {
 		want, err := h(v.id, q.Want(fn.Tunnels()))
 		if err == nil && want != fn.Tunnels() {
 			if err = fn.SetTunnels(want); err == nil {
-				v.pf.setUDPPorts(want)
+				v.pf.Post()
 			}
 		}
 		if err != nil {
@@ -286,12 +286,4 @@ func (v *vf) onTunnels(q *tlv.TunnRequest, _ *message) answer {
 		}
 	}
 	return answer{status: s, first: tlv.Tunnels(fn.Tunnels())}
-}
-
-// setUDPPorts tells all VFs of the ports of tunnels.
-func (p *PF) setUDPPorts(t l2.TunnelParams) {
-	for _, v := range p.vfs[:p.num] {
-		v.board.VXLANPort, v.board.GenevePort = t.VXLANPort, t.GenevePort
-		_ = v.post()
-	}
 }

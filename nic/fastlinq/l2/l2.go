@@ -89,9 +89,10 @@ type Function struct {
 	pairs   int
 	rules   rules
 	tunnels TunnelParams
-	// tunnelled: some kind of tunnel is known.
-	tunnelled bool
-	strangers int // vports that take frames for stations without a filter
+	// tunnelled: some kind of tunnel is known; inside: filters compare the addresses inside of
+	// some kind.
+	tunnelled, inside bool
+	strangers         int // vports that take frames for stations without a filter
 
 	pkt     packet
 	to      []*vport // who accepts the packet in hand

@@ -51,7 +51,7 @@ func (fn *Function) Accepts(side Sides, f *frame.Frame) bool {
 	if len(fn.started) == 0 || len(b) < ether.HeaderLen {
 		return false
 	}
-	if dst := ether.Addr(b[:6]); !fn.tunnelled && fn.strangers == 0 && !dst.IsMulticast() && fn.tables[d].pairs == 0 &&
+	if dst := ether.Addr(b[:6]); !fn.inside && fn.strangers == 0 && !dst.IsMulticast() && fn.tables[d].pairs == 0 &&
 		!fn.tables[d].find(FilterMAC, makeKey(FilterMAC, dst, 0)).any() {
 		return false // as most are, at no cost
 	}

@@ -81,7 +81,10 @@ func (fn *Function) SetTunnels(p TunnelParams) error {
 	}
 	p.Enable[NoTunnel] = false
 	fn.tunnels = p
-	fn.tunnelled = p.Enable != [numTunnels]bool{}
+	fn.tunnelled, fn.inside = p.Enable != [numTunnels]bool{}, false
+	for t, on := range p.Enable {
+		fn.inside = fn.inside || on && p.Class[t] != ClassMACVLAN
+	}
 	return nil
 }
 
@@ -173,7 +176,7 @@ func overGRE(b []byte) Tunnel {
 // or those of the frame inside, if the tunnel's class says so.
 func (fn *Function) station(p *packet) (dst ether.Addr, vid uint16) {
 	dst, vid = p.dst, p.vid()
-	if !fn.tunnelled {
+	if !fn.inside {
 		return dst, vid
 	}
 	t := fn.tunnelOf(p)

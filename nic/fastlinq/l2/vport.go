@@ -124,7 +124,7 @@ func (fn *Function) Reset() {
 	for len(fn.started) > 0 {
 		_ = fn.VportStop(fn.started[0].id)
 	}
-	fn.rules, fn.tunnels, fn.tunnelled = rules{}, TunnelParams{}, false
+	fn.rules, fn.tunnels, fn.tunnelled, fn.inside = rules{}, TunnelParams{}, false, false
 }
 
 // list brings started up to date.

@@ -17,6 +17,7 @@
 package vf
 
 import (
+	"math/bits"
 	"strconv"
 	"time"
 
@@ -62,13 +63,13 @@ type Bridge struct {
 	// called is when the call in progress began, for calls of the device.
 	called frame.Time
 
-	in    []*frame.Frame // for the PF, until the next Poll
-	done  []uint64       // numbers of frames of the PF that went to VFs
-	work  []*VF          // with something to do
-	up    bool           // the link, as VFs were told
-	note  [1]frame.Note  // about the frame in hand
-	text  []byte
-	mails []int // VFs whose messages wait
+	in   []*frame.Frame // for the PF, until the next Poll
+	done []uint64       // numbers of frames of the PF that went to VFs
+	work []*VF          // with something to do
+	up   bool           // the link, as VFs were told
+	note [1]frame.Note  // about the frame in hand
+	text []byte
+	mail bool // a VF's message waits
 	// storms limit what is copied to VFs.
 	storms [2]frame.Bucket
 	flrAt  frame.Time // when the firmware has cleaned up after VFs that are reset; 0: none is
@@ -310,7 +311,7 @@ func (b *Bridge) Poll(now frame.Time) frame.Time {
 func (b *Bridge) followLink() {
 	if up := !b.pf.Wire.Closed; up != b.up {
 		b.up = up
-		b.iov.LinkChanged()
+		b.iov.Post()
 	}
 }
 
@@ -328,11 +329,49 @@ func (b *Bridge) FLR(vf int, now frame.Time) error {
 	return nil
 }
 
-// channel has the PF answer the messages of VFs.
-func (b *Bridge) channel() {
-	for len(b.mails) > 0 {
-		vf := b.mails[0]
-		b.mails = b.mails[:copy(b.mails, b.mails[1:])]
-		b.iov.Process(vf)
+// Down resets all VFs, as the PF's driver ends; Up lets them come back when it runs again.
+func (b *Bridge) Down() {
+	if b == nil {
+		return
 	}
+	b.iov.Down()
+	for _, v := range b.all() {
+		v.reset()
+	}
+}
+
+// Up ends Down. All VFs have their resets behind them soon.
+func (b *Bridge) Up(now frame.Time) {
+	if b == nil {
+		return
+	}
+	b.iov.Up()
+	b.flrAt = now.Add(flrTime)
+}
+
+// Message tells that a message of a VF waits in the hardware's channel (OSAL_PF_VF_MSG): the
+// next Poll answers it.
+func (b *Bridge) Message() { b.mail = true }
+
+// channel has the PF answer the messages of VFs (iov_pf_get_pending_events).
+func (b *Bridge) channel() {
+	if !b.mail {
+		return
+	}
+	b.mail = false
+	for i, events := range b.iov.PendingEvents() {
+		for ; events != 0; events &= events - 1 {
+			b.iov.Process(64*i + bits.TrailingZeros64(events))
+		}
+	}
+}
+
+// TunnelsChanged has VFs know the tunnels that the PF knows, and tells them of their ports.
+func (b *Bridge) TunnelsChanged() error {
+	if b == nil || b.cfg.Tunnels() == b.fn.Tunnels() {
+		return nil
+	}
+	err := b.fn.SetTunnels(b.cfg.Tunnels())
+	b.iov.Post()
+	return err
 }

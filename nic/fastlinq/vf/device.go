@@ -23,13 +23,22 @@ type Config struct {
 	// Storm limits the frames to groups and to all that a VF sends, and those of the PF and
 	// of the port that VFs get copies of, of each by itself.
 	Storm frame.Rate
-	// HWChannel: messages wait until the PF is polled.
-	HWChannel bool
+	// Trigger rings the hardware's channel for a VF, and after it Bridge.Message tells that the
+	// PF has heard; nil: the PF answers messages at once. Work lets the device work until then.
+	Trigger func(vf int) error
+	Work    func()
 	// Least is the rate in Mb/s that minimal rates of VFs are parts of; 0: none can be.
 	Least func() int
 	// MAC is the address that the driver of a VF has unless the PF sets one.
-	MAC     func(vf int) ether.Addr
-	Tunnels func() l2.TunnelParams
+	MAC func(vf int) ether.Addr
+	// Tunnels are those that the device knows; SetTunnels lets VFs change them, nil: none may.
+	Tunnels    func() l2.TunnelParams
+	SetTunnels func(l2.TunnelParams) error
+	// Taken tells whether another function of the device has an address, which a VF then may
+	// not use; nil: VFs may use any.
+	Taken func(ether.Addr) bool
+	// Log is told what the administrator is to know.
+	Log func(format string, args ...any)
 	// Changed is told that a policy or a VF has changed; nil: nobody asks.
 	Changed func(vf int)
 }
@@ -70,16 +79,45 @@ func (b *Bridge) Open(c Config) (err error) {
 	for i := range ids {
 		ids[i] = uint16(i)
 	}
-	b.iov, err = iov.New(iov.Config{Info: c.Info, HWChannel: c.HWChannel, Share: c.L2.Share, Queues: 1, Blocks: ids,
-		Device: c.Device, Function: &b.device, Hooks: iov.Hooks{
-			Message: func(vf int) { b.mails = append(b.mails, vf) },
-			Changed: func(vf int) {
-				if c.Changed != nil {
-					c.Changed(vf)
-				}
-			},
-		}})
-	return err
+	b.iov, err = iov.New(iov.Config{Info: c.Info, HWChannel: c.Trigger != nil, Share: c.L2.Share, Queues: 1,
+		Blocks: ids, Device: c.Device, Function: &b.device, Hooks: b.hooks()})
+	if err != nil {
+		return err
+	}
+	return b.TunnelsChanged()
+}
+
+// hooks are what the administrator decides on VFs, and learns of them.
+func (b *Bridge) hooks() iov.Hooks {
+	h := iov.Hooks{Message: b.cfg.Trigger, Changed: b.cfg.Changed, Malicious: func(vf int, why string) {
+		b.cfg.Log("VF %d (absolute %d) is malicious: %s: it is shut out until it is reset", vf, b.iov.AbsoluteID(vf),
+			why)
+	}}
+	if b.cfg.Taken != nil {
+		h.CheckUcast = b.checkUcast
+	}
+	if b.cfg.SetTunnels != nil {
+		h.Tunnels = func(_ int, want l2.TunnelParams) (l2.TunnelParams, error) { return want, nil }
+	}
+	return h
+}
+
+// checkUcast refuses a VF the address of another function. INVAL: one has it.
+func (b *Bridge) checkUcast(vf int, p l2.UcastParams) error {
+	if p.Op != l2.FilterAdd && p.Op != l2.FilterReplace || p.Type == l2.FilterVLAN {
+		return nil
+	}
+	taken := b.cfg.Taken(p.MAC)
+	for _, o := range b.all() {
+		if i, err := b.iov.VFInfo(o.id); err == nil && o.id != vf && slices.Contains(i.MACs, p.MAC) {
+			taken = true
+		}
+	}
+	if !taken {
+		return nil
+	}
+	b.cfg.Log("VF %d may not use the address %v: another function has it", vf, p.MAC)
+	return status.Inval.Errorf("address %v of another function", p.MAC)
 }
 
 // IOV is the PF's side of SR-IOV, nil without it.
@@ -367,10 +405,8 @@ func (d *device) weigh(others, more int) { d.b.cfg.L2.PF.SetWeight(int64(others 
 // Tunnels implements iov.Function.
 func (d *device) Tunnels() l2.TunnelParams { return d.b.cfg.Tunnels() }
 
-// SetTunnels implements iov.Function: only the PF changes its tunnels.
-func (d *device) SetTunnels(l2.TunnelParams) error {
-	return status.NotImpl.Errorf("tunnels of a VF's choice")
-}
+// SetTunnels implements iov.Function.
+func (d *device) SetTunnels(p l2.TunnelParams) error { return d.b.cfg.SetTunnels(p) }
 
 // Link implements iov.Function.
 func (d *device) Link() iov.Link { return d.b.pf.Link() }

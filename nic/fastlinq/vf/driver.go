@@ -89,7 +89,11 @@ func (d *driver) Send(msg []byte) error { return d.v.b.iov.Deliver(d.v.id, msg) 
 
 // Wait implements vfdrv.Channel.
 func (d *driver) Wait(done func() bool) error {
-	if d.v.b.channel(); !done() {
+	if b := d.v.b; b.cfg.Work != nil {
+		b.cfg.Work()
+		b.channel()
+	}
+	if !done() {
 		return status.Timeout.Errorf("VF %d: the PF does not answer", d.v.id)
 	}
 	return nil

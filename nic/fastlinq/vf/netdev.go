@@ -169,6 +169,9 @@ func (v *VF) serve(now frame.Time) frame.Time {
 	if v.open() && v.deliverAll() {
 		return now.Add(hostRetry)
 	}
+	if d := v.driver; d != nil && d.posted && !d.gone {
+		return now // there is a bulletin to read
+	}
 	return next
 }
 

@@ -168,7 +168,7 @@ func Errno(err error) string {
 		n    syscall.Errno
 		name string
 	}{{syscall.EINVAL, "EINVAL"}, {syscall.EBUSY, "EBUSY"}, {syscall.ERANGE, "ERANGE"}, {syscall.EPERM, "EPERM"},
-		{syscall.EPROTONOSUPPORT, "EPROTONOSUPPORT"}} {
+		{syscall.EPROTONOSUPPORT, "EPROTONOSUPPORT"}, {syscall.ENODEV, "ENODEV"}} {
 		if errors.Is(err, e.n) {
 			return e.name
 		}

@@ -3,6 +3,7 @@ package vf
 import (
 	"fmt"
 
+	"tapir/nic/fastlinq/iov"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/nicdrop"
 	"tapir/nic/view"
@@ -32,6 +33,9 @@ type Row struct {
 	RxPackets uint64     `json:"rx_packets"`
 	TxPackets uint64     `json:"tx_packets"`
 	Spoofed   uint64     `json:"spoofed"`
+	Messages  uint64     `json:"messages"`            // of the channel that were answered
+	Resets    uint64     `json:"resets"`              // function-level
+	Malicious string     `json:"malicious,omitempty"` // why the VF is shut out until it is reset
 }
 
 // Show describes all VFs.
@@ -48,6 +52,10 @@ func (b *Bridge) Show() []Row {
 			Absolute: i.AbsoluteID, Function: i.State.String(), Address: i.Address, Up: i.Link.Up, Queues: i.RxQueues,
 			Promisc: i.Promisc, AllMulti: i.AllMulti, RxPackets: s.RxUcastPkts + s.RxMcastPkts + s.RxBcastPkts,
 			TxPackets: s.TxUcastPkts + s.TxMcastPkts + s.TxBcastPkts, Spoofed: b.spoofed(v)}
+		r.Messages, r.Resets = i.Counts.Messages, i.Counts.Resets
+		if i.Malicious {
+			r.Malicious = i.Why
+		}
 		if r.Address.IsZero() {
 			r.Address = v.MAC()
 		}
@@ -82,6 +90,10 @@ func (b *Bridge) Counters() (list []view.Counter) {
 		if err != nil {
 			s = l2.Statistics{}
 		}
+		var of iov.Counts
+		if i, err := b.iov.VFInfo(v.id); err == nil {
+			of = i.Counts
+		}
 		in, out, _ := b.fn.VportDrops(v.vport())
 		for _, c := range []struct {
 			name string
@@ -94,6 +106,7 @@ func (b *Bridge) Counters() (list []view.Counter) {
 			{"tx_bytes", s.TxUcastBytes + s.TxMcastBytes + s.TxBcastBytes},
 			{"tx_dropped", out.Total() + v.Stats.TxStopped + v.Stats.TxStorm},
 			{"tx_spoofed", out[nicdrop.AntiSpoofing]}, {"tx_storm", v.Stats.TxStorm},
+			{"resets", of.Resets}, {"malicious", of.Malicious},
 		} {
 			list = append(list, view.Count(fmt.Sprintf("vf%d_%s", v.id, c.name), c.n))
 		}

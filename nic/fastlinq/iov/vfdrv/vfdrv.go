@@ -124,7 +124,7 @@ func (r *Refused) Unwrap() error {
 // send sends a request, with other TLVs behind its first, and waits for the reply, which
 // it reads into reply unless that is nil.
 func (d *Driver) send(t tlv.Type, first, reply any, more ...any) error {
-	if d.acquired && d.board.Valid&tlv.ChannelInvalid != 0 {
+	if d.Closed() {
 		return status.Busy.Errorf("%v: the PF has closed the channel", t)
 	}
 	d.reply = [tlv.BufferSize]byte{}
@@ -167,6 +167,9 @@ func (d *Driver) log(format string, args ...any) {
 // is left.
 func (d *Driver) Acquire() error {
 	want := d.cfg.Want
+	if d.Closed() {
+		d.forget()
+	}
 	d.caps = d.cfg.Capabilities | tlv.VF100G
 	for n, reset := 1, false; ; n++ {
 		q := &tlv.AcquireRequest{Want: want, BulletinAddr: bulletinAddr, BulletinSize: uint32(d.cfg.BulletinSize)}
@@ -240,10 +243,19 @@ func (d *Driver) Close() error {
 // Release gives the VF back to the PF.
 func (d *Driver) Release() error {
 	err := d.simple(tlv.Release)
-	d.acquired, d.board = false, tlv.Bulletin{}
-	d.posted = make([]byte, d.cfg.BulletinSize)
+	d.forget()
 	return err
 }
+
+// forget is the end of what the PF has granted.
+func (d *Driver) forget() {
+	d.acquired, d.board, d.pairs, d.mac = false, tlv.Bulletin{}, 0, ether.Addr{}
+	d.posted = make([]byte, d.cfg.BulletinSize)
+}
+
+// Closed tells whether the PF has closed the channel, as its driver ends: what it has
+// granted is gone, and Acquire succeeds once the PF is back.
+func (d *Driver) Closed() bool { return d.acquired && d.board.Valid&tlv.ChannelInvalid != 0 }
 
 // CleanInterrupts brings the VF's status blocks to their initial state.
 func (d *Driver) CleanInterrupts() error { return d.simple(tlv.IntCleanup) }

@@ -97,6 +97,8 @@ func (fn *Function) send(q *TxQueue, o outgoing, port frame.Link) {
 		}
 		if g := fn.copy(o.f); g != nil {
 			fn.switched(q, g)
+		} else {
+			fn.count(q, o.f, drop.NoBuffer)
 		}
 	}
 	fn.pkt.Frame = nil
@@ -116,12 +118,17 @@ func (fn *Function) switched(q *TxQueue, f *frame.Frame) {
 
 // dropOut takes a frame that is not sent.
 func (fn *Function) dropOut(q *TxQueue, f *frame.Frame, r frame.DropReason) {
+	fn.count(q, f, r)
+	f.Release()
+}
+
+// count counts a frame (borrowed) of a queue that is not sent, or not copied.
+func (fn *Function) count(q *TxQueue, f *frame.Frame, r frame.DropReason) {
 	fn.drops[tx].Count(r)
 	q.stats.drops[tx].Count(r)
 	if fn.cfg.Drop != nil {
 		fn.cfg.Drop(Tx, f, r)
 	}
-	f.Release()
 }
 
 // check is stage 2: what the firmware does not send. It asserts on what the vport's

@@ -25,6 +25,7 @@ import (
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/nicdrop"
 	"tapir/nic/port"
+	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -121,18 +122,23 @@ const (
 
 // spread gives VFs copies of a frame (borrowed).
 func (b *Bridge) spread(from int, f *frame.Frame, receive func(*frame.Frame) frame.DropReason) {
-	if group(f) && !b.storms[from].Take(b.called) {
-		dir := frame.Outbound
-		if from == fromWire {
-			dir = frame.Inbound
-		}
-		b.pf.Wire.Drops.Count(nicdrop.Storm)
-		b.pf.Wire.Trace(dir, f, b.say("not copied to VFs"), nicdrop.Storm, b.called)
-		return
+	dir := frame.Outbound
+	if from == fromWire {
+		dir = frame.Inbound
 	}
-	if g := b.copy(f); g != nil {
+	if group(f) && !b.storms[from].Take(b.called) {
+		b.uncopied(dir, f, nicdrop.Storm)
+	} else if g := b.copy(f); g == nil {
+		b.uncopied(dir, f, drop.NoBuffer)
+	} else {
 		b.deliver(g, receive)
 	}
+}
+
+// uncopied counts the copies that VFs, or the PF, do not get of a frame (borrowed).
+func (b *Bridge) uncopied(dir frame.Direction, f *frame.Frame, r frame.DropReason) {
+	b.pf.Wire.Drops.Count(r)
+	b.pf.Wire.Trace(dir, f, b.say("not copied"), r, b.called)
 }
 
 // deliver gives a frame (taken) to VFs.
@@ -242,6 +248,8 @@ func (u uplink) Transmit(f *frame.Frame) {
 		case group(f):
 			if g := b.copy(f); g != nil {
 				b.toPF(g)
+			} else {
+				b.uncopied(frame.Outbound, f, drop.NoBuffer)
 			}
 		case b.pf.Wants(f):
 			b.toPF(f)

@@ -134,6 +134,13 @@ const (
 	hostFilters    = "NIC with a host TAP and all filters, frames of 1514 octets, to the host"
 	bareSupersBack = "bare forwarder, super-frames, to the host"
 	hostSupersBack = "NIC with a host TAP, super-frames, to the host"
+	hostVFs        = "NIC with a host TAP and 16 idle VFs, frames of 1514 octets"
+	hostVFsBack    = "NIC with a host TAP and 16 idle VFs, frames of 1514 octets, to the host"
+	hostVFsSupers  = "NIC with a host TAP and 16 idle VFs, super-frames"
+	vfFrames       = "VF to VF of a NIC, frames of 1514 octets"
+	cableFrames    = "NIC to NIC by cable, frames of 1514 octets"
+	vfSupers       = "VF to VF of a NIC, super-frames"
+	cableSupers    = "NIC to NIC by cable, super-frames"
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
@@ -212,14 +219,21 @@ func allCases() []*testCase {
 		engineCase(engineAlone),
 		forwardCase(bareFrames, way{}, startBare),
 		forwardCase(vnicFrames, way{}, startVNIC),
-		forwardCase(hostFrames, way{}, throughNICOf(nic.Config{})),
+		forwardCase(hostFrames, way{}, throughNICOf(nic.Config{}, 0)),
+		forwardCase(hostVFs, way{}, throughNICOf(nic.Config{}, 16)),
 		forwardCase(bareBack, way{back: true}, startBare),
-		forwardCase(hostBack, way{back: true}, throughNICOf(nic.Config{})),
-		forwardCase(hostFilters, way{back: true}, throughNICOf(filtered())),
+		forwardCase(hostBack, way{back: true}, throughNICOf(nic.Config{}, 0)),
+		forwardCase(hostVFsBack, way{back: true}, throughNICOf(nic.Config{}, 16)),
+		forwardCase(hostFilters, way{back: true}, throughNICOf(filtered(), 0)),
 		forwardCase(bareSupers, way{vnet: true}, startBare),
-		forwardCase(hostSupers, way{vnet: true}, throughNICOf(nic.Config{})),
+		forwardCase(hostSupers, way{vnet: true}, throughNICOf(nic.Config{}, 0)),
+		forwardCase(hostVFsSupers, way{vnet: true}, throughNICOf(nic.Config{}, 16)),
 		forwardCase(bareSupersBack, way{vnet: true, back: true}, startBare),
-		forwardCase(hostSupersBack, way{vnet: true, back: true}, throughNICOf(nic.Config{})),
+		forwardCase(hostSupersBack, way{vnet: true, back: true}, throughNICOf(nic.Config{}, 0)),
+		forwardCase(vfFrames, way{}, startVFs),
+		forwardCase(cableFrames, way{}, startCable),
+		forwardCase(vfSupers, way{vnet: true}, startVFs),
+		forwardCase(cableSupers, way{vnet: true}, startCable),
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),

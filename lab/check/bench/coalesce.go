@@ -56,7 +56,7 @@ var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 func coalesceCase(set setting) *testCase {
 	settings := nic.Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: set.mode,
 		RxUsecs: set.usecs}}}
-	flood := forwardCase(set.String(), way{back: true}, throughNICOf(settings))
+	flood := forwardCase(set.String(), way{back: true}, throughNICOf(settings, 0))
 	return &testCase{name: set.String(), run: func(ctx context.Context, m *measurement) (sample, error) {
 		got, err := flood.run(ctx, m)
 		if err == nil {

@@ -37,18 +37,19 @@ func (n throughNIC) sent() (sent tally, err error) {
 	return sent, err
 }
 
-// throughNICOf starts such a NIC with these settings.
-func throughNICOf(settings nic.Config) startForwarder {
+// throughNICOf starts such a NIC with these settings, and so many VFs.
+func throughNICOf(settings nic.Config, vfs int) startForwarder {
 	return func(ctx context.Context, s *link.Space, w way) (forwarder, error) {
-		frames, counter := nic.Wire, "tx_packets"
-		if w.vnet {
-			frames = nic.GSO
-		}
+		counter := "tx_packets"
 		if w.back {
 			counter = "host_tx_packets"
 		}
-		n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true,
-			MTU: opaMTU, Frames: frames.String(), NIC: settings}, node.Env{NS: s.NS})
+		cfg := nicconf.Config{Name: "bench", TAP: opaFabric, HostTAP: opaHost, IPFromHost: true, MTU: opaMTU,
+			Frames: w.frames(), NIC: settings}
+		if vfs > 0 {
+			cfg.SRIOV = &nicconf.SRIOV{NumVFs: vfs}
+		}
+		n, err := nicnode.Start(ctx, cfg, node.Env{NS: s.NS})
 		return throughNIC{n, counter}, err
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/hfinode"
+	"tapir/nic"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/opa"
@@ -60,6 +61,14 @@ func tallied(frames uint64) tally {
 // way is what is forwarded: frames of 1514 octets, or super-frames with vnet; from
 // the host TAP to the other, or back.
 type way struct{ vnet, back bool }
+
+// frames is the frame mode of a NIC on the way.
+func (w way) frames() string {
+	if w.vnet {
+		return nic.GSO.String()
+	}
+	return nic.Wire.String()
+}
 
 // in is the TAP that frames come in by.
 func (w way) in() string {

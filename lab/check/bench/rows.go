@@ -141,6 +141,16 @@ var allRows = append([]*row{
 		"and 256 n-tuple rules : " +
 		"with none",
 		hostFilters, hostBack, cpu, "ns", 1.05, 1.02, true},
+	{"vf", "frames per second from VF to VF of a NIC, `wire` : NIC to NIC by cable",
+		vfFrames, cableFrames, rate, "M/s", 0.9, 1.3, false},
+	{"vf", "super-frames per second from VF to VF of a NIC, `gso` : NIC to NIC by cable",
+		vfSupers, cableSupers, rate, "M/s", 0.9, 1.3, false},
+	{"vf", "frames per second from host TAP to wire TAP, `wire`, through a NIC with 16 idle VFs : without",
+		hostVFs, hostFrames, rate, "M/s", 0.98, 1, false},
+	{"vf", "frames per second from wire TAP to host TAP, `wire`, through a NIC with 16 idle VFs : without",
+		hostVFsBack, hostBack, rate, "M/s", 0.98, 1, false},
+	{"vf", "super-frames per second from host TAP to wire TAP, `gso`, through a NIC with 16 idle VFs : without",
+		hostVFsSupers, hostSupers, rate, "M/s", 0.98, 1, false},
 	{"memory", "memory of an idle connected queue pair",
 		idleQP, "", memory, "KiB", 64, 16, true},
 }, coalesceRows()...)

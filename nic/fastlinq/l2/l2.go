@@ -99,6 +99,7 @@ type Function struct {
 	drops   [2]frame.Drops
 	asserts uint64
 	turn    int // the transmit queue whose turn it is
+	rung    int // frames in all transmit queues that doorbells have told of
 	txq     []*TxQueue
 	nextCID uint32
 

@@ -189,6 +189,7 @@ func (fn *Function) TxQueueStop(q *TxQueue) error {
 	fn.txq = slices.DeleteFunc(fn.txq, same)
 	fn.zones[q.ID].tx--
 	q.pacing.Remove()
+	fn.rung -= q.rung
 	q.fn, q.rung, fn.turn = nil, 0, 0
 	return nil
 }

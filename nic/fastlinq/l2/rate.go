@@ -143,6 +143,9 @@ func (fn *Function) weigh() {
 // next is the transmit queue that sends next: of each in turn, or, with WFQ, of
 // the vport that is most behind; nil if none has anything that may leave.
 func (fn *Function) next() (best *TxQueue) {
+	if fn.rung == 0 {
+		return nil
+	}
 	at, tag := 0, uint64(0)
 	for i := range fn.txq {
 		n := fn.turn + i

@@ -40,7 +40,12 @@ func (q *TxQueue) Post(f *frame.Frame, bd TxBD) bool {
 }
 
 // Doorbell tells the device of all frames that were posted.
-func (q *TxQueue) Doorbell() { q.rung = q.ready.n }
+func (q *TxQueue) Doorbell() {
+	if q.fn != nil {
+		q.fn.rung += q.ready.n - q.rung
+		q.rung = q.ready.n
+	}
+}
 
 // Len is the number of frames that wait in the queue.
 func (q *TxQueue) Len() int { return q.ready.n }
@@ -61,6 +66,7 @@ func (fn *Function) Transmit(port frame.Link) (waiting bool) {
 		}
 		o, _ := q.ready.pop()
 		q.rung--
+		fn.rung--
 		fn.spend(q, o.f)
 		fn.send(q, o, port)
 		if fn.cfg.Fire != nil {

@@ -24,7 +24,7 @@ func startVFs(ctx context.Context, s *link.Space, w way) (forwarder, error) {
 	}
 	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, IP: nicNets[0], MTU: opaMTU,
 		Frames: w.frames(),
-		SRIOV: &nicconf.SRIOV{VFs: []nicconf.VF{{HostTAP: opaHost}, {Policies: []string{"mac", to.String()}}}}},
+		SRIOV:  &nicconf.SRIOV{VFs: []nicconf.VF{{HostTAP: opaHost}, {Policies: []string{"mac", to.String()}}}}},
 		node.Env{NS: s.NS})
 	return throughNIC{n, "vf1_rx_packets"}, err
 }

@@ -92,6 +92,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("SIW_CAPTURES", captures)
+			driver, err := filepath.Abs("../../nic/fastlinq/iov/testdata/vf.py")
+			if err != nil {
+				return err
+			}
+			env.Setenv("VF_DRIVER", driver)
 			return os.Mkdir(run, 0o700)
 		},
 		Condition: func(cond string) (bool, error) {

@@ -40,7 +40,9 @@ type NIC struct {
 }
 
 // Commands are those of the NIC's control server.
-func (n NIC) Commands() map[string]ctl.Answer { return map[string]ctl.Answer{command: n.change} }
+func (n NIC) Commands() map[string]ctl.Answer {
+	return map[string]ctl.Answer{command: n.change, rssCommand: n.rss}
+}
 
 // change does a Change.
 func (n NIC) change(_ context.Context, raw json.RawMessage) (any, error) {

@@ -38,16 +38,17 @@ func Command(with With, complete cobra.CompletionFunc) *cobra.Command {
 			return nil
 		},
 	}
-	var asJSON bool
+	var asJSON, details bool
 	show := &cobra.Command{Use: "show [NIC]", Short: "Print the NIC's virtual functions as ip link show does",
 		Args: cobra.MaximumNArgs(1), Example: "  tapir vf show nic0", ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(strings.Join(args, ""), "its name: tapir vf show NIC", func(c *ctl.Client) error {
-				return Show(cmd.Context(), cmd.OutOrStdout(), c, asJSON)
+				return Show(cmd.Context(), cmd.OutOrStdout(), c, asJSON, details)
 			})
 		}}
 	show.Flags().BoolVarP(&asJSON, "json", "j", false, "print what ip -d -j link show prints of a PF")
-	root.AddCommand(show,
+	show.Flags().BoolVarP(&details, "details", "d", false, "print what else the PF knows of each virtual function")
+	root.AddCommand(show, newRSS(with, complete),
 		change(with, complete, "numvfs NIC N", "Set the number of virtual functions; 0 removes them", numVFs,
 			"  tapir vf numvfs nic0 4"),
 		change(with, complete, "set NIC vf N SETTING VALUE...", "Change a virtual function: "+
@@ -123,7 +124,7 @@ type pf struct {
 }
 
 // Show prints the VFs of a NIC.
-func Show(ctx context.Context, w io.Writer, c *ctl.Client, asJSON bool) error {
+func Show(ctx context.Context, w io.Writer, c *ctl.Client, asJSON, details bool) error {
 	var of pf
 	var rows []fastlinq.VFRow
 	if err := cmp.Or(c.Show(ctx, "nic", &of), c.Show(ctx, "vf", &rows)); err != nil {
@@ -132,8 +133,31 @@ func Show(ctx context.Context, w io.Writer, c *ctl.Client, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(w).Encode([]link{linkOf(of, rows)})
 	}
-	_, err := io.WriteString(w, Text(of.Name, of.MAC, of.MTU, rows))
+	text := Text(of.Name, of.MAC, of.MTU, rows)
+	if details {
+		text += detailsOf(rows)
+	}
+	_, err := io.WriteString(w, text)
 	return err
+}
+
+// detailsOf is what ip link does not know of VFs.
+func detailsOf(rows []fastlinq.VFRow) string {
+	var b strings.Builder
+	for _, r := range rows {
+		state := "down"
+		if r.Up {
+			state = "up"
+		}
+		fmt.Fprintf(&b, "    vf %d     absolute %d, %s, address %v, link %s, queues %d, ", r.VF, r.Absolute, r.Function,
+			r.Address, state, r.Queues)
+		fmt.Fprintf(&b, "messages %d, resets %d, spoofed %d", r.Messages, r.Resets, r.Spoofed)
+		if r.Malicious != "" {
+			fmt.Fprintf(&b, ", malicious: %s", r.Malicious)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // Text is what ip link show prints of a PF.

@@ -47,6 +47,9 @@ func (p *PF) Down() {
 // acquired.
 func (p *PF) Up() { p.down = false }
 
+// IsDown tells whether the PF's driver does not run.
+func (p *PF) IsDown() bool { return p.down }
+
 func (v *vf) initialCleanup() {
 	v.pf.cfg.Function.Interrupts(v.id, false)
 	v.stopAll()

@@ -18,11 +18,14 @@ func (m memory) Write(addr uint64, b []byte) error { return m(addr, b) }
 // Hand gives the VF to a driver elsewhere, which has the device by the channel alone:
 // Deliver takes its messages, and write, which must not wait, writes to its memory. The
 // VF's host TAP stays; the queues that the driver starts serve it. BUSY: another such
-// driver has the VF; AGAIN: it is being reset.
+// driver has the VF; AGAIN: it is being reset; NODEV: the PF's driver does not run.
 func (v *VF) Hand(write func(addr uint64, b []byte) error) error {
 	d := v.driver
 	if d != nil && d.remote {
 		return status.Busy.Errorf("VF %d has a driver in another process", v.id)
+	}
+	if v.b.iov.IsDown() {
+		return status.NoDev.Errorf("VF %d: the PF's driver is unloaded", v.id)
 	}
 	if i, err := v.b.iov.VFInfo(v.id); err != nil || i.State == iov.Reset {
 		return status.Again.Errorf("VF %d is being reset", v.id)

@@ -165,21 +165,27 @@ class VF:
         b, self.buf = self.buf[:n], self.buf[n:]
         return b
 
+    def next(self):
+        """Takes a frame; returns the body of one that answers the trigger, else None."""
+        n, kind = struct.unpack("<IB", self.take(5))
+        body = self.take(n - 1)
+        if kind == 2:
+            (addr,) = struct.unpack_from("<Q", body)
+            self.order.append(addr)
+            self.write(addr, body[8:])
+        elif kind == 3:
+            return body.decode()
+        else:
+            raise Gone(body.decode())
+
     def trigger(self, msg):
         """Rings the trigger; returns why the PF does not take the message, or an empty text."""
         self.order = []
         self.sock.sendall(struct.pack("<IB", len(msg) + 1, 1) + msg)
-        while True:
-            n, kind = struct.unpack("<IB", self.take(5))
-            body = self.take(n - 1)
-            if kind == 2:
-                (addr,) = struct.unpack_from("<Q", body)
-                self.order.append(addr)
-                self.write(addr, body[8:])
-            elif kind == 3:
-                return body.decode()
-            else:
-                raise Gone(body.decode())
+        why = None
+        while why is None:
+            why = self.next()
+        return why
 
     def write(self, addr, b):
         for i, octet in enumerate(b):
@@ -191,7 +197,9 @@ class VF:
     def ask(self, msg):
         """Sends a request and returns the status, 0 without a reply."""
         self.write(REPLY_ADDR, bytes(8))
-        self.trigger(msg)
+        why = self.trigger(msg)
+        while not why and self.at(REPLY_ADDR, 5)[4] == WAITING:  # by the hardware's channel it comes later
+            self.next()
         status = self.at(REPLY_ADDR, 5)[4]
         if status and self.order[-2:] != [REPLY_ADDR + 8, REPLY_ADDR]:
             raise Gone("the status is not written last: %s" % self.order)

@@ -106,7 +106,9 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.begin(now)
 	d.Common.Polling = true
 	d.Wire.Begin(now)
-	admitReceived(d, now)
+	if d.Wire.Held() {
+		admitReceived(d, now)
+	}
 	d.RunTimers(now)
 	d.Hardware.Poll(now)
 	d.IP.Poll(now)

@@ -97,11 +97,7 @@ func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
 
 // admitReceived takes in the frames that have waited for the function's turn.
 func admitReceived(d *Device, now frame.Time) {
-	f := d.Wire.Next()
-	if f == nil {
-		return
-	}
-	for ; f != nil; f = d.Wire.Next() {
+	for f := d.Wire.Next(); f != nil; f = d.Wire.Next() {
 		receiveAdmitted(d, f, now)
 	}
 	d.endBatch(now)

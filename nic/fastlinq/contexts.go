@@ -53,7 +53,7 @@ func (c *contexts) manager() *cxt.Manager { return c.lead().Contexts() }
 // start starts RDMA on a function that has been loaded, and gives a context to all
 // that exists.
 func (c *contexts) start() error {
-	c.waits = false
+	c.waiting.on = false
 	if !c.d.cfg.RDMA {
 		return nil
 	}

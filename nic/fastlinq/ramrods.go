@@ -13,21 +13,34 @@ import (
 // ramrods is the way of ramrods on the leading hwfn that are executed at once, unless
 // the firmware is stuck. A code other than 0 is the firmware's error.
 type ramrods struct {
-	d     *Device
-	waits bool // for one that is not answered
+	d *Device
+	// waiting is the one that is expected to be answered at once, and its answer.
+	waiting struct {
+		on, late bool
+		cmd      fmt.Stringer
+		answer   func(res spq.Result, now frame.Time)
+		data     uint64
+		err      error
+	}
 }
 
 func (r *ramrods) lead() *ecore.Hwfn { return r.d.core.dev.Lead() }
+
+// failure is the error of an answer.
+func failure(cmd fmt.Stringer, res spq.Result) error {
+	if res.Err == nil && res.Code != 0 {
+		return status.UnknownError.Errorf("ramrod %v: the firmware returns %d", cmd, res.Code)
+	}
+	return res.Err
+}
 
 // send posts a ramrod and lets the firmware work; done, which may come later, gets
 // what has become of it.
 func (r *ramrods) send(q spq.Request, cmd fmt.Stringer, done func(data uint64, err error)) {
 	now, answered := r.d.now(), false
 	q.Done = func(res spq.Result, _ frame.Time) {
-		if answered = true; res.Err == nil && res.Code != 0 {
-			res.Err = status.UnknownError.Errorf("ramrod %v: the firmware returns %d", cmd, res.Code)
-		}
-		done(res.Data, res.Err)
+		answered = true
+		done(res.Data, failure(cmd, res))
 	}
 	if err := r.lead().Post(q, now); err != nil {
 		done(0, err)
@@ -42,20 +55,33 @@ func (r *ramrods) send(q spq.Request, cmd fmt.Stringer, done func(data uint64, e
 // slowpath queue waits on, and reports a hardware error when the ramrod's time has
 // come.
 func (r *ramrods) post(q spq.Request, cmd fmt.Stringer) (data uint64, err error) {
-	if r.waits {
+	w, now := &r.waiting, r.d.now()
+	if w.on {
 		return 0, status.Busy.Errorf("ramrod %v: one before it is not answered", cmd)
 	}
-	r.waits = true
-	late := false
-	r.send(q, cmd, func(got uint64, e error) {
-		if r.waits, data, err = false, got, e; late {
-			r.d.management.note(e)
-		}
-	})
-	if late = r.waits; late {
-		err = status.Busy.Errorf("ramrod %v is not answered", cmd)
+	if w.answer == nil {
+		w.answer = r.answered
 	}
-	return data, err
+	w.on, w.late, w.cmd, q.Done = true, false, cmd, w.answer
+	if err := r.lead().Post(q, now); err != nil {
+		w.on = false
+		return 0, err
+	}
+	if r.work(now); w.on {
+		w.late = true
+		r.d.nic.Schedule(now, r.d.Manage) // which waits on
+		return 0, status.Busy.Errorf("ramrod %v is not answered", cmd)
+	}
+	return w.data, w.err
+}
+
+// answered takes the answer that post waits for, or has waited for.
+func (r *ramrods) answered(res spq.Result, _ frame.Time) {
+	w := &r.waiting
+	w.on, w.data, w.err = false, res.Data, failure(w.cmd, res)
+	if w.late {
+		r.d.management.note(w.err)
+	}
 }
 
 // work lets the firmware execute ramrods and tell of events.

@@ -223,9 +223,15 @@ func (l *Layer) Conflicts() uint64 { return l.conflicts }
 
 // Poll runs the timers.
 func (l *Layer) Poll(now frame.Time) {
-	l.forgetRedirects(func(r redirect) bool { return r.until <= now })
-	l.fragments.expire(l, now)
-	l.pollNeighbors(now)
+	if len(l.redirects) > 0 {
+		l.forgetRedirects(func(r redirect) bool { return r.until <= now })
+	}
+	if len(l.fragments.list) > 0 {
+		l.fragments.expire(l, now)
+	}
+	if l.neighbors.next <= now {
+		l.pollNeighbors(now)
+	}
 }
 
 // Deadline is when Poll has to be called again.

@@ -236,9 +236,6 @@ func (l *Layer) resolved(n *neighbor, mac ether.Addr, until, now frame.Time) {
 // pollNeighbors runs the cache's timers.
 func (l *Layer) pollNeighbors(now frame.Time) {
 	c := &l.neighbors
-	if c.next > now {
-		return
-	}
 	l.askAwaited(now)
 	c.next = frame.Never
 	var silent []*neighbor

@@ -66,8 +66,9 @@ const (
 // Take begins with a frame that came in: Receive or the caller gives it a
 // verdict, and Done carries that out. The packet is the layer's until then.
 func (l *Layer) Take(f *frame.Frame, now frame.Time) *Packet {
-	l.in = Packet{Frame: f, Now: now, Off: f.Offload, shared: l.shared()}
-	return &l.in
+	p := &l.in // which Done has cleared
+	p.Frame, p.Now, p.Off, p.shared = f, now, f.Offload, l.shared()
+	return p
 }
 
 // Receive lets the frame in hand pass all stages and sets its verdict.

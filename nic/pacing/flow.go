@@ -53,6 +53,9 @@ func (f *Flow) Waits(fill int, now frame.Time) (quanta uint16, send bool) {
 	return 0, false
 }
 
+// Off tells whether the other end was told to wait.
+func (f *Flow) Off() bool { return f.off }
+
 // Told notes that a PAUSE frame has left.
 func (f *Flow) Told(quanta uint16, now frame.Time) {
 	f.Sent++

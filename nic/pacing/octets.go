@@ -9,9 +9,12 @@ const tcpOffset = 12
 // headers of that many octets, each with at most size octets behind. Headers are 0
 // if f is one frame.
 func Segments(f *frame.Frame) (count, headers, size int) {
+	if f.GSO == frame.GSONone {
+		return 1, 0, f.Len()
+	}
 	b := f.Bytes()
 	size = int(f.GSOSize)
-	if f.GSO != frame.GSONone && size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
+	if size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
 		headers = int(f.CsumStart) + int(b[int(f.CsumStart)+tcpOffset]>>4)*4
 	}
 	if headers == 0 || len(b) <= headers+size {

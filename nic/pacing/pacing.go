@@ -83,7 +83,13 @@ func (t *Tree) Paces() bool { return t.root.rate > 0 || t.paused > 0 }
 
 // Begin begins a round of asking at a time.
 func (t *Tree) Begin(now frame.Time) {
-	t.now, t.held, t.yielded = now, frame.Never, false
+	if t.now = now; t.limits != 0 || t.paused != 0 {
+		t.begin(now)
+	}
+}
+
+func (t *Tree) begin(now frame.Time) {
+	t.held, t.yielded = frame.Never, false
 	t.round++
 	if t.paused > 0 && t.paused <= now {
 		t.resume(t.paused)
@@ -117,10 +123,10 @@ func (t *Tree) Paused() time.Duration { return t.idle }
 // when the transmitter goes to sleep; frame.Never: for neither.
 func (t *Tree) Next() frame.Time {
 	switch {
-	case t.yielded:
-		return t.now
 	case t.limits == 0 && t.paused == 0:
 		return frame.Never
+	case t.yielded:
+		return t.now
 	}
 	return min(t.held, t.sleepAt())
 }
@@ -162,7 +168,9 @@ func (n *Node) SetKbps(kbps int64) {
 	if kbps == n.rate {
 		return
 	}
-	n.tree.limits += one(kbps > 0) - one(n.rate > 0)
+	if n.tree.limits += one(kbps > 0) - one(n.rate > 0); n.tree.limits == 0 {
+		n.tree.round += 2 // whoever was refused waits no more
+	}
 	n.rate, n.at, n.rest = kbps, n.tree.now, 0
 }
 

@@ -55,6 +55,9 @@ func (p *Port) Hold(f *frame.Frame, now frame.Time) bool {
 	return true
 }
 
+// Held tells whether received frames wait.
+func (p *Port) Held() bool { return p.inlet != nil && p.inlet.len() > 0 }
+
 // Next is a frame whose turn has come, nil if there is none.
 func (p *Port) Next() *frame.Frame {
 	i := p.inlet

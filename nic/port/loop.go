@@ -17,9 +17,10 @@ func (l *Loop) Room() int { return QueueFrames - len(l.waiting) }
 
 // Drain hands the frames that wait to receive and tells whether there were any.
 func (l *Loop) Drain(receive func(f *frame.Frame)) bool {
-	if len(l.waiting) == 0 {
-		return false
-	}
+	return len(l.waiting) > 0 && l.drain(receive)
+}
+
+func (l *Loop) drain(receive func(f *frame.Frame)) bool {
 	l.waiting, l.running = l.running[:0], l.waiting
 	for i, f := range l.running {
 		l.running[i] = nil

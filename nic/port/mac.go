@@ -1,6 +1,8 @@
 package port
 
 import (
+	"math/bits"
+
 	"tapir/nic/pacing"
 	"tapir/nic/view"
 	"tapir/wire/ether"
@@ -20,12 +22,19 @@ const gap = 8 + fcsLen + 12
 // a frame when it sorts frames by size, and which no TAP carries.
 const fcsLen = 4
 
-// sizeBins are the largest frames of each size class but the last, in octets
-// with the FCS; sizeNames are the classes as the driver qede calls them.
-var (
-	sizeBins  = [...]int{64, 127, 255, 511, 1023, 1518}
-	sizeNames = [...]string{"64", "65_to_127", "128_to_255", "256_to_511", "512_to_1023", "1024_to_1518", "1519_to_max"}
-)
+// sizeNames are the classes of frames by size, as the driver qede calls them.
+var sizeNames = [...]string{"64", "65_to_127", "128_to_255", "256_to_511", "512_to_1023", "1024_to_1518", "1519_to_max"}
+
+// sizeClass is the class of a frame of n octets with the FCS.
+func sizeClass(n int) int {
+	switch {
+	case n > 1518:
+		return 6
+	case n > 64:
+		return bits.Len(uint(n)) - 6 // from 65 to 127, the bounds are powers of two
+	}
+	return 0
+}
 
 // castNames are the kinds of destinations, as indices of MACStats.
 var castNames = [...]string{"ucast", "mcast", "bcast"}
@@ -66,11 +75,7 @@ func (m *MACStats) count(f *frame.Frame) {
 func (m *MACStats) add(cast, n int, k uint64) {
 	m.packets[cast] += k
 	m.bytes[cast] += k * uint64(n)
-	bin := 0
-	for bin < len(sizeBins) && n+fcsLen > sizeBins[bin] {
-		bin++
-	}
-	m.sizes[bin] += k
+	m.sizes[sizeClass(n+fcsLen)] += k
 }
 
 // Totals are the frames to one station, those to several, and the octets of all.

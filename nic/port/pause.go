@@ -2,6 +2,7 @@ package port
 
 import (
 	"tapir/nic/nicdrop"
+	"tapir/nic/pacing"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -53,6 +54,13 @@ func (p *Port) Control(f *frame.Frame, own ether.Addr, now frame.Time) {
 // sends a PAUSE frame of the station src if that is due. It goes first, and no
 // pause holds it back.
 func (p *Port) Relieve(fill int, src ether.Addr, pool frame.Pool, now frame.Time) (next frame.Time) {
+	if fill < pacing.XOFF && !p.Flow.Off() && !p.Shared() {
+		return frame.Never
+	}
+	return p.relieve(fill, src, pool, now)
+}
+
+func (p *Port) relieve(fill int, src ether.Addr, pool frame.Pool, now frame.Time) (next frame.Time) {
 	quanta, send := p.Flow.Waits(p.fullest(fill), now)
 	if !send || p.Closed || p.link.Room() <= 0 {
 		return p.Flow.Next()

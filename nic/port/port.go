@@ -278,6 +278,12 @@ func (p *Port) Send(o Out, now frame.Time) {
 
 // Flush sends what waits while the link has room.
 func (p *Port) Flush(now frame.Time) {
+	if p.Waiting() > 0 {
+		p.flush(now)
+	}
+}
+
+func (p *Port) flush(now frame.Time) {
 	for p.Waiting() > 0 && (p.Closed || p.link.Room() > 0) {
 		o := p.queue[p.head]
 		if !p.Closed && !p.departs(o.Frame) {

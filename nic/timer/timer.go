@@ -36,6 +36,12 @@ func (q *Queue) Schedule(at frame.Time, fn func(now frame.Time)) (cancel func())
 // RunTimers runs the timers that are due; those that they set wait for the next
 // call, so that a timer set again for now cannot hold the loop.
 func (q *Queue) RunTimers(now frame.Time) {
+	if q.heap.Next() <= now {
+		q.runTimers(now)
+	}
+}
+
+func (q *Queue) runTimers(now frame.Time) {
 	for end := q.next; ; {
 		s, ok := q.heap.Pop(now)
 		switch {

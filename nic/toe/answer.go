@@ -21,6 +21,9 @@ func (e *Engine) Reset(h *ip.Header, seg []byte) {
 
 // sendAnswers sends the answers that wait, as far as there is room.
 func (e *Engine) sendAnswers(now frame.Time) {
+	if e.answers.Len() == 0 {
+		return
+	}
 	sent := 0
 	for ; sent < e.answers.Len() && e.out.Room() > 0; sent++ {
 		a := e.answers.At(sent)

@@ -11,7 +11,9 @@ func (c *Conn) schedule() {
 
 // fire runs the timers that are due.
 func (e *Engine) fire(now frame.Time) {
-	e.waits.Expire(now)
+	if e.waits.Len() > 0 {
+		e.waits.Expire(now)
+	}
 	for c, ok := e.timers.Pop(now); ok; c, ok = e.timers.Pop(now) {
 		c.onTimer(now)
 		c.schedule()

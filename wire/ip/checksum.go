@@ -39,28 +39,27 @@ func Sum(b []byte, initial uint32) uint32 {
 		s, c = bits.Add64(s, le.Uint64(p[120:]), c)
 		b = b[128:]
 	}
-	for len(b) >= 8 {
-		s, c = bits.Add64(s, le.Uint64(b), c)
-		b = b[8:]
-	}
-	var last uint64
-	if len(b) >= 4 {
-		last = uint64(le.Uint32(b))
-		b = b[4:]
-		s, c = bits.Add64(s, last, c)
-	}
-	last = 0
-	switch len(b) {
-	case 3:
-		last = uint64(le.Uint16(b)) | uint64(b[2])<<16
-	case 2:
-		last = uint64(le.Uint16(b))
-	case 1:
-		last = uint64(b[0])
-	}
-	s, c = bits.Add64(s, last, c)
 	s, c = bits.Add64(s, 0, c)
 	s += c
+	s = s>>32 + s&0xffffffff
+	i := 0
+	for ; i+8 <= len(b); i += 8 { // no carry to wait for: what is left is short
+		w := le.Uint64(b[i:])
+		s += w>>32 + w&0xffffffff
+	}
+	if i+4 <= len(b) {
+		s += uint64(le.Uint32(b[i:]))
+		i += 4
+	}
+	b = b[i:]
+	switch len(b) {
+	case 3:
+		s += uint64(le.Uint16(b)) | uint64(b[2])<<16
+	case 2:
+		s += uint64(le.Uint16(b))
+	case 1:
+		s += uint64(b[0])
+	}
 	s = s>>32 + s&0xffffffff
 	s = s>>32 + s&0xffffffff
 	return uint32(Fold(initial)) + uint32(bits.ReverseBytes16(Fold(uint32(s))))
@@ -87,7 +86,8 @@ func PseudoSum(src, dst netip.Addr, proto uint8, length int) uint32 {
 func addrSum(a netip.Addr) uint32 {
 	if a.Is4() {
 		v := a.As4()
-		return uint32(v[0])<<8 + uint32(v[1]) + uint32(v[2])<<8 + uint32(v[3])
+		w := binary.BigEndian.Uint32(v[:])
+		return w>>16 + w&0xffff
 	}
 	v := a.As16()
 	var s uint32

@@ -256,13 +256,15 @@ func (l *lane) ready(now time.Duration) bool {
 		l.pass(l.late[0].f, 1, now)
 		l.late = slices.Delete(l.late, 0, 1)
 	}
-	l.held = slices.DeleteFunc(l.held, func(h transit) bool {
-		over := h.at <= now
-		if over {
-			l.pass(h.f, 1, now)
-		}
-		return over
-	})
+	if len(l.held) > 0 {
+		l.held = slices.DeleteFunc(l.held, func(h transit) bool {
+			over := h.at <= now
+			if over {
+				l.pass(h.f, 1, now)
+			}
+			return over
+		})
+	}
 	return l.head < len(l.queue) && l.queue[l.head].at <= now
 }
 

@@ -69,6 +69,10 @@ type Engine struct {
 	Overflow func(pf int)
 
 	storms  []storm
+	version struct { // of the firmware that they run, after so many writes to registers
+		writes  uint64
+		running uint32
+	}
 	ramrods [cxt.NumProtocols]Ramrods
 }
 

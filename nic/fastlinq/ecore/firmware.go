@@ -38,6 +38,14 @@ func (d *Dev) firmware(p *InitParams) (im *fw.Image, err error) {
 // running is the version of the firmware that the storms of the engine have,
 // 0 if they do not have the same one, or none.
 func (e *Engine) running() uint32 {
+	if n := e.Regs.Writes(); n != e.version.writes {
+		e.version.writes, e.version.running = n, e.read()
+	}
+	return e.version.running
+}
+
+// read is running as the registers say it.
+func (e *Engine) read() uint32 {
 	v := e.Regs.Read(rt.TStorm.RAM() + rt.RAMVersion)
 	for s := rt.MStorm; s < rt.NumStorms; s++ {
 		if e.Regs.Read(s.RAM()+rt.RAMVersion) != v {

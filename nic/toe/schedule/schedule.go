@@ -27,6 +27,12 @@ func (r *Ready[T]) Park(e *Entry[T]) {
 
 // Unpark puts at the end what was parked.
 func (r *Ready[T]) Unpark() {
+	if r.parked != nil {
+		r.unpark()
+	}
+}
+
+func (r *Ready[T]) unpark() {
 	var first *Entry[T]
 	for e := r.parked; e != nil; {
 		before := e.next

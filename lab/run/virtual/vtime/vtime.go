@@ -26,11 +26,13 @@ type World struct {
 	// Pool lends the frames of all nodes.
 	Pool *buf.Pool
 
-	now    frame.Time
-	nodes  []*Place
-	events []event // a heap
-	made   uint64
-	done   uint64
+	now   frame.Time
+	nodes []*Place
+	turns []turn  // a heap
+	acts  []event // of turns, and free ones
+	free  []uint32
+	made  uint64
+	done  uint64
 }
 
 // Place is a node's place in the world.
@@ -41,21 +43,28 @@ type Place struct {
 	batch  [1]*frame.Frame
 }
 
-// event is an arrival (f), something that is done (act), or else a wake-up.
+// turn is when an event comes. The heap holds no pointers, and little is moved in it.
+type turn struct {
+	at    frame.Time
+	order uint64 // of equal times: a node, and which event was made first
+	event uint32 // one up in World.acts; 0: a wake-up of the node
+}
+
+// madeBits are those of turn.order that count events.
+const madeBits = 40
+
+// event is an arrival (f), or something that is done (act).
 type event struct {
-	at   frame.Time
-	seq  uint64
-	node int32
-	port frame.Port
 	f    *frame.Frame
 	act  func()
+	port frame.Port
 }
 
 // At equal times, the scenario acts before the nodes, and samples are taken after
 // them.
 const (
 	ScenarioFirst = -1
-	LookLast      = 1 << 30
+	LookLast      = 1<<(64-madeBits) - 2
 )
 
 // maxFrames bounds the frames on their way.
@@ -88,32 +97,32 @@ func (w *World) Touch(p *Place) { w.WakeUp(p, w.now) }
 func (w *World) WakeUp(p *Place, at frame.Time) {
 	if at < p.wake {
 		p.wake = max(at, w.now)
-		w.push(event{at: p.wake, node: p.index})
+		w.push(p.wake, p.index, 0)
 	}
 }
 
 // Schedule calls act at time t, before or after the nodes (ScenarioFirst,
 // LookLast).
 func (w *World) Schedule(t frame.Time, order int32, act func()) {
-	w.push(event{at: t, node: order, act: act})
+	w.push(t, order, w.keep(event{act: act}))
 }
 
 // Turn calls act at time t in a node's turn: the node is polled afterwards.
 func (w *World) Turn(p *Place, t frame.Time, act func()) {
-	w.push(event{at: max(t, w.now), node: p.index, act: act})
+	w.push(max(t, w.now), p.index, w.keep(event{act: act}))
 }
 
 // Arrive lets a frame (taken) reach a node's port at time t.
 func (w *World) Arrive(p *Place, port frame.Port, f *frame.Frame, t frame.Time) {
-	w.push(event{at: t, node: p.index, port: port, f: f})
+	w.push(t, p.index, w.keep(event{port: port, f: f}))
 }
 
 // Next is the time of the next event, frame.Never if there is none.
 func (w *World) Next() frame.Time {
-	if len(w.events) == 0 {
+	if len(w.turns) == 0 {
 		return frame.Never
 	}
-	return w.events[0].at
+	return w.turns[0].at
 }
 
 // Run lets everything happen up to and including time end.
@@ -127,65 +136,83 @@ func (w *World) Run(end frame.Time) {
 // Step takes the next event, and those of the same node at the same time.
 // There must be one.
 func (w *World) Step() {
-	e := w.pop()
-	w.now = e.at
-	if e.node < 0 || int(e.node) >= len(w.nodes) {
-		e.act()
+	t := w.pop()
+	w.now = t.at
+	node := t.node()
+	if node < 0 || int(node) >= len(w.nodes) {
+		w.take(t.event).act()
 		return
 	}
-	p := w.nodes[e.node]
+	p := w.nodes[node]
 	for {
-		switch {
-		case e.f != nil:
+		if t.event == 0 {
+			if t.at == p.wake {
+				p.wake = frame.Never
+			}
+		} else if e := w.take(t.event); e.f != nil {
 			p.batch[0] = e.f
 			p.engine.Receive(e.port, p.batch[:], w.now)
-		case e.act != nil:
+		} else {
 			e.act()
-		case e.at == p.wake:
-			p.wake = frame.Never
 		}
-		if len(w.events) == 0 || w.events[0].at != e.at || w.events[0].node != e.node {
+		if len(w.turns) == 0 || w.turns[0].at != t.at || w.turns[0].node() != node {
 			break
 		}
-		e = w.pop()
+		t = w.pop()
 	}
 	w.WakeUp(p, p.engine.Poll(w.now))
 }
 
-func (e *event) before(o *event) bool {
-	if e.at != o.at {
-		return e.at < o.at
-	}
-	if e.node != o.node {
-		return e.node < o.node
-	}
-	return e.seq < o.seq
+// node is whose turn it is, or one of ScenarioFirst and LookLast.
+func (t *turn) node() int32 { return int32(t.order>>madeBits) + ScenarioFirst }
+
+func (t *turn) before(o *turn) bool {
+	return t.at < o.at || t.at == o.at && t.order < o.order
 }
 
-func (w *World) push(e event) {
+// keep stores an event until its turn.
+func (w *World) keep(e event) uint32 {
+	if n := len(w.free); n > 0 {
+		i := w.free[n-1]
+		w.free = w.free[:n-1]
+		w.acts[i-1] = e
+		return i
+	}
+	w.acts = append(w.acts, e)
+	return uint32(len(w.acts))
+}
+
+// take gives an event back.
+func (w *World) take(i uint32) event {
+	e := w.acts[i-1]
+	w.acts[i-1] = event{}
+	w.free = append(w.free, i)
+	return e
+}
+
+func (w *World) push(at frame.Time, node int32, event uint32) {
 	w.made++
-	e.seq = w.made
-	h := append(w.events, e)
+	t := turn{at, uint64(node-ScenarioFirst)<<madeBits | w.made, event}
+	h := append(w.turns, t)
 	i := len(h) - 1
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !e.before(&h[parent]) {
+		if !t.before(&h[parent]) {
 			break
 		}
 		h[i] = h[parent]
 		i = parent
 	}
-	h[i] = e
-	w.events = h
+	h[i] = t
+	w.turns = h
 }
 
-func (w *World) pop() event {
+func (w *World) pop() turn {
 	w.done++
-	h := w.events
+	h := w.turns
 	first, last := h[0], h[len(h)-1]
-	h[len(h)-1] = event{}
 	h = h[:len(h)-1]
-	w.events = h
+	w.turns = h
 	i := 0
 	for {
 		child := 2*i + 1
@@ -209,10 +236,10 @@ func (w *World) pop() event {
 
 // Close releases the frames on their way.
 func (w *World) Close() {
-	for i := range w.events {
-		if f := w.events[i].f; f != nil {
+	for i := range w.acts {
+		if f := w.acts[i].f; f != nil {
 			f.Release()
 		}
 	}
-	w.events = nil
+	w.turns, w.acts, w.free = nil, nil, nil
 }

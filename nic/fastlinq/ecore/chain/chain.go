@@ -72,6 +72,7 @@ type Chain struct {
 	unusable   uint32   // of them taken by the next pointer
 	pages      [][]byte // those that exist, all but a part whole
 	part       place
+	spare      []byte // a part that was left
 	pbl        []byte
 	mask       uint32
 	capacity   uint64
@@ -217,7 +218,10 @@ func (c *Chain) element(at cursor) []byte {
 func (c *Chain) extend(n uint32, off int) []byte {
 	size := max(partSize, c.cfg.Size)
 	if c.used == 0 && c.cfg.Mode != NextPtr && size < PageSize {
-		c.pages[n], c.part = make([]byte, size), place{n, off &^ (size - 1)}
+		if c.part = (place{n, off &^ (size - 1)}); c.spare == nil {
+			c.spare = make([]byte, size)
+		}
+		c.pages[n], c.spare = c.spare, nil
 		return c.pages[n]
 	}
 	all := make([]byte, PageSize)
@@ -252,7 +256,10 @@ func (c *Chain) Consume() []byte {
 	c.leave()
 	e := c.element(c.cons)
 	if c.used--; c.used == 0 {
-		c.pages[c.cons.page] = nil // of an idle chain nothing is left
+		if p := c.pages[c.cons.page]; len(p) < PageSize {
+			c.spare = p
+		}
+		c.pages[c.cons.page] = nil // of an idle chain no more than a part is left
 	}
 	c.advance(&c.cons)
 	c.advance(&c.offer)

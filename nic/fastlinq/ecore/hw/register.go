@@ -10,7 +10,8 @@ const regPage = 64
 // by 4. All functions of the engine share them. The zero value is an engine
 // whose registers are zero.
 type Registers struct {
-	pages map[uint32]*[regPage]uint32
+	pages  map[uint32]*[regPage]uint32
+	writes uint64
 	// Dead is a chip that does not answer: it reads as all ones.
 	Dead bool
 	// StuckDMA is a DMA engine that does not finish.
@@ -29,11 +30,15 @@ func (r *Registers) Read(addr uint32) uint32 {
 	return p[addr/4%regPage]
 }
 
+// Writes counts those that had an effect: without more of them, Read returns the same.
+func (r *Registers) Writes() uint64 { return r.writes }
+
 // Write sets a register.
 func (r *Registers) Write(addr, v uint32) {
 	if r.Dead {
 		return
 	}
+	r.writes++
 	p := r.pages[addr/4/regPage]
 	if p == nil {
 		if v == 0 {

@@ -122,6 +122,7 @@ type SPQ struct {
 	done    [Elements / 64]uint64
 	pending []*entry
 	one     [1]*entry // pending has at most, mostly
+	spare   *entry    // of a ramrod that has ended
 	inUse   int
 	stats   Stats
 	down    bool // in recovery
@@ -162,7 +163,11 @@ func (q *SPQ) Post(r Request, now frame.Time) error {
 		r.tell(Result{}, now)
 		return nil
 	}
-	e := &entry{Request: r, deadline: frame.Never}
+	e := q.spare
+	if q.spare = nil; e == nil {
+		e = new(entry)
+	}
+	*e = entry{Request: r, deadline: frame.Never}
 	if r.Mode == EBlock {
 		e.deadline = now.Add(quickWait + q.cfg.Timeout)
 	}
@@ -258,11 +263,14 @@ func (q *SPQ) Complete(echo uint16, code uint8, data uint64, now frame.Time) err
 	q.giveBack()
 	q.inUse--
 	q.stats.Completed++
-	told := e.told
-	e.told = true
+	r, told := e.Request, e.told
+	if e.told = true; !e.drained { // the end of a drain looks at it
+		*e = entry{}
+		q.spare = e
+	}
 	q.send()
 	if !told {
-		e.tell(Result{Code: code, Data: data}, now)
+		r.tell(Result{Code: code, Data: data}, now)
 	}
 	return nil
 }

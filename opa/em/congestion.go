@@ -116,14 +116,18 @@ type congestion struct {
 	settings mad.CongestionSettings
 	table    []mad.CCT // blocks, as far as they were read
 	read     bool      // the settings
-	none     bool      // the port knows nothing of it
+	done     bool      // the port has what wanted says, and nothing was read since
+	wanted   *Congestion
+	none     bool // the port knows nothing of it
 	poll     frame.Time
 	events   uint64 // logged by the port, and read
 	latest   mad.CongestionEvent
 }
 
 // forget has everything but the events read again.
-func (g *congestion) forget() { g.capacity, g.read, g.none, g.table = 0, false, false, nil }
+func (g *congestion) forget() {
+	g.capacity, g.read, g.none, g.table, g.done = 0, false, false, nil, false
+}
 
 // lacks tells whether a port cannot have what c wants.
 func (g *congestion) lacks(c *Congestion) bool {
@@ -160,7 +164,7 @@ func (m *Manager) readCongestion(p *port) *request {
 		block := len(g.table)
 		return m.askCongestion(p, request{what: "congestion control table", attr: mad.AttrCongestionControlTable,
 			modifier: mad.CCTBlock(block),
-			took:     func(data []byte) { g.table = append(g.table[:block], mad.ParseCCT(data)) }})
+			took:     func(data []byte) { g.table, g.done = append(g.table[:block], mad.ParseCCT(data)), false }})
 	case m.cfg.Congestion != nil && !m.opt.Observe && m.cfg.Congestion.Threshold > 0:
 		if m.now >= g.poll {
 			g.poll = m.now.Add(m.t.Poll)
@@ -191,7 +195,7 @@ func (g *congestion) logged(l mad.CongestionLog) {
 // setCongestion is the next request that makes it what it is to be: the table first.
 func (m *Manager) setCongestion(p *port) *request {
 	g, c := &p.congestion, m.cfg.Congestion
-	if g.lacks(c) {
+	if g.lacks(c) || g.done && g.wanted == c {
 		return nil
 	}
 	for i := range c.blocks() {
@@ -208,11 +212,13 @@ func (m *Manager) setCongestion(p *port) *request {
 				m.note("port %v: congestion control of service levels %s", p, slsString(g.settings.ControlMap))
 			}})
 	}
+	g.done, g.wanted = true, c
 	return nil
 }
 
 func (m *Manager) tookCongestion(p *port, data []byte) {
-	p.congestion.settings, p.congestion.read = mad.ParseCongestionSettings(data), true
+	g := &p.congestion
+	g.settings, g.read, g.done = mad.ParseCongestionSettings(data), true, false
 }
 
 // askCongestion is askSubnet to a port that may know nothing of congestion control.

@@ -83,14 +83,16 @@ type Env struct {
 
 // Port is one HFI port.
 type Port struct {
-	cfg   Config
-	pool  frame.Pool
-	wire  frame.Link
-	state State
-	lid   opa.LID
-	lmc   uint8
-	pkeys [TableLen]uint16
-	used  []uint16 // of pkeys, up to the last that is not 0
+	cfg  Config
+	pool frame.Pool
+	wire frame.Link
+	// sender is SendMAD for the agents.
+	sender func(to mad.Address, b []byte) bool
+	state  State
+	lid    opa.LID
+	lmc    uint8
+	pkeys  [TableLen]uint16
+	used   []uint16 // of pkeys, up to the last that is not 0
 
 	netdevs  []*netdev
 	byVESW   [opa.MaxVESW + 1]*netdev
@@ -123,6 +125,7 @@ func New(cfg Config, env Env) (*Port, error) {
 		return nil, errors.New("hfi: Env needs a Pool and a Wire link")
 	}
 	p := &Port{cfg: cfg, pool: env.Pool, wire: env.Wire, state: Down, lid: cfg.LID, listened: map[opa.LID]int{}}
+	p.sender = p.SendMAD
 	return p, p.SetPKeys(cfg.PKeys)
 }
 

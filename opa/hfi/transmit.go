@@ -31,7 +31,7 @@ func (p *Port) Poll(now frame.Time) frame.Time {
 		p.receive(p.looped.Pop(), true)
 	}
 	for _, a := range p.agents {
-		next = min(next, a.Poll(now, p.SendMAD))
+		next = min(next, a.Poll(now, p.sender))
 	}
 	for p.urgent.Len() > 0 && p.wire.Room() > 0 {
 		p.emit(p.urgent.Pop())

@@ -39,27 +39,36 @@ func Sum(b []byte, initial uint32) uint32 {
 		s, c = bits.Add64(s, le.Uint64(p[120:]), c)
 		b = b[128:]
 	}
-	s, c = bits.Add64(s, 0, c)
-	s += c
-	s = s>>32 + s&0xffffffff
-	i := 0
-	for ; i+8 <= len(b); i += 8 { // no carry to wait for: what is left is short
-		w := le.Uint64(b[i:])
-		s += w>>32 + w&0xffffffff
+	for len(b) >= 32 {
+		p := b[:32:32]
+		s, c = bits.Add64(s, le.Uint64(p[0:]), c)
+		s, c = bits.Add64(s, le.Uint64(p[8:]), c)
+		s, c = bits.Add64(s, le.Uint64(p[16:]), c)
+		s, c = bits.Add64(s, le.Uint64(p[24:]), c)
+		b = b[32:]
 	}
-	if i+4 <= len(b) {
-		s += uint64(le.Uint32(b[i:]))
-		i += 4
+	for len(b) >= 8 {
+		s, c = bits.Add64(s, le.Uint64(b), c)
+		b = b[8:]
 	}
-	b = b[i:]
+	var last uint64
+	if len(b) >= 4 {
+		last = uint64(le.Uint32(b))
+		b = b[4:]
+		s, c = bits.Add64(s, last, c)
+	}
+	last = 0
 	switch len(b) {
 	case 3:
-		s += uint64(le.Uint16(b)) | uint64(b[2])<<16
+		last = uint64(le.Uint16(b)) | uint64(b[2])<<16
 	case 2:
-		s += uint64(le.Uint16(b))
+		last = uint64(le.Uint16(b))
 	case 1:
-		s += uint64(b[0])
+		last = uint64(b[0])
 	}
+	s, c = bits.Add64(s, last, c)
+	s, c = bits.Add64(s, 0, c)
+	s += c
 	s = s>>32 + s&0xffffffff
 	s = s>>32 + s&0xffffffff
 	return uint32(Fold(initial)) + uint32(bits.ReverseBytes16(Fold(uint32(s))))

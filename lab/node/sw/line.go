@@ -1,6 +1,8 @@
 package sw
 
 import (
+	"slices"
+
 	"tapir/nic/linkmode"
 	"tapir/nic/pacing"
 	"tapir/wire/drop"
@@ -86,6 +88,10 @@ func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 // that do not any more.
 func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 	next = frame.Never
+	if !s.pausing && !slices.ContainsFunc(s.busy, func(out int) bool { return s.part(out) >= pacing.XOFF }) {
+		return next
+	}
+	s.pausing = false
 	for in := range s.ports {
 		p := &s.ports[in]
 		if !p.flow.Tx {
@@ -99,17 +105,20 @@ func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 				p.flow.Told(quanta, now)
 			}
 		}
+		s.pausing = s.pausing || p.flow.Off()
 		next = min(next, p.flow.Next())
 	}
 	return next
 }
 
+// part is how full an egress queue is, in parts of pacing.Full.
+func (s *Switch) part(out int) int { return len(s.ports[out].queue) * pacing.Full / s.cfg.Queue }
+
 // fill is how full the fullest egress queue is in which frames wait that came by a
 // port, in parts of pacing.Full.
 func (s *Switch) fill(in int) (most int) {
 	for _, out := range s.busy {
-		q := s.ports[out].queue
-		part := len(q) * pacing.Full / s.cfg.Queue
+		q, part := s.ports[out].queue, s.part(out)
 		if part <= most {
 			continue
 		}

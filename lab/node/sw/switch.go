@@ -53,9 +53,11 @@ type Switch struct {
 	env   Env
 	ports []port
 	busy  []int // ports whose queues are not empty, in order
-	macs  macTable
-	clock timekeeper // nil: a plain switch
-	agent agent
+	// pausing: a port has told its sender to wait.
+	pausing bool
+	macs    macTable
+	clock   timekeeper // nil: a plain switch
+	agent   agent
 }
 
 type port struct {

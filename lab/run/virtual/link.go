@@ -53,6 +53,8 @@ type end struct {
 	port frame.Port
 	look func()     // takes in what has arrived
 	wake frame.Time // when the next look is
+	// batch is what a look takes in, one frame at a time.
+	batch [1]*frame.Frame
 	// offered is what the node has told the other end of the link: offerer did, when
 	// it had managed the port so often.
 	offered linkmode.Ability
@@ -218,11 +220,10 @@ func (e *end) arrivals() {
 	if now >= e.wake {
 		e.wake = frame.Never
 	}
-	var batch [1]*frame.Frame
 	for f := e.link.wire.Due(1-e.side, now); f != nil; f = e.link.wire.Due(1-e.side, now) {
 		f.ID = 0
-		batch[0] = f
-		e.node.Receive(e.port, batch[:], now)
+		e.batch[0] = f
+		e.node.Receive(e.port, e.batch[:], now)
 	}
 	e.await()
 }

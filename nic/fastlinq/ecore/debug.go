@@ -3,7 +3,6 @@
 package ecore
 
 import (
-	"cmp"
 	"slices"
 
 	"tapir/nic/fastlinq/ecore/cxt"
@@ -30,14 +29,18 @@ type counted struct {
 
 func (c *counted) ramrod(p cxt.Protocol, cmd uint8) {
 	c.ramrods++
-	key := RamrodCount{Protocol: p, Cmd: cmd}
-	at, found := slices.BinarySearchFunc(c.by, key, func(a, b RamrodCount) int {
-		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Cmd, b.Cmd))
-	})
-	if !found {
-		c.by = slices.Insert(c.by, at, key)
+	at := 0
+	for ; at < len(c.by); at++ {
+		switch of := &c.by[at]; {
+		case of.Protocol == p && of.Cmd == cmd:
+			of.Count++
+			return
+		case of.Protocol > p || of.Protocol == p && of.Cmd > cmd:
+			c.by = slices.Insert(c.by, at, RamrodCount{p, cmd, 1})
+			return
+		}
 	}
-	c.by[at].Count++
+	c.by = append(c.by, RamrodCount{p, cmd, 1})
 }
 
 func (c *counted) drop()                   { c.dropped++ }

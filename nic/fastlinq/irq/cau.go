@@ -92,10 +92,15 @@ func (sb *SB) Events(pi, n int, now frame.Time) {
 // waited.
 func (h *Hwfn) flush(sb *SB) {
 	l, e := &h.lines[sb.line], &h.cauSB[sb.line]
-	words := h.cauPI[sb.line*PIs:][:PIs]
-	stopped := [2]bool{e.state(Rx) == Stopped, e.state(Tx) == Stopped}
-	for i, w := range words {
-		if !stopped[w>>piFSM&1] {
+	words := (*[PIs]uint32)(h.cauPI[sb.line*PIs:])
+	if stopped := [2]bool{e.state(Rx) == Stopped, e.state(Tx) == Stopped}; stopped != [2]bool{} {
+		for i, w := range words {
+			if !stopped[w>>piFSM&1] {
+				sb.pi[i] = uint16(w)
+			}
+		}
+	} else {
+		for i, w := range words {
 			sb.pi[i] = uint16(w)
 		}
 	}

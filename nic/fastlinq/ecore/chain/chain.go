@@ -72,7 +72,6 @@ type Chain struct {
 	unusable   uint32   // of them taken by the next pointer
 	pages      [][]byte // those that exist, all but a part whole
 	part       place
-	spare      []byte // a part that was left
 	pbl        []byte
 	mask       uint32
 	capacity   uint64
@@ -218,11 +217,14 @@ func (c *Chain) element(at cursor) []byte {
 func (c *Chain) extend(n uint32, off int) []byte {
 	size := max(partSize, c.cfg.Size)
 	if c.used == 0 && c.cfg.Mode != NextPtr && size < PageSize {
-		if c.part = (place{n, off &^ (size - 1)}); c.spare == nil {
-			c.spare = make([]byte, size)
+		p := c.pages[c.part.page] // moves on
+		if len(p) != size {
+			p = make([]byte, size)
+		} else {
+			c.pages[c.part.page] = nil
 		}
-		c.pages[n], c.spare = c.spare, nil
-		return c.pages[n]
+		c.pages[n], c.part = p, place{n, off &^ (size - 1)}
+		return p
 	}
 	all := make([]byte, PageSize)
 	if c.part.page == n {
@@ -256,10 +258,9 @@ func (c *Chain) Consume() []byte {
 	c.leave()
 	e := c.element(c.cons)
 	if c.used--; c.used == 0 {
-		if p := c.pages[c.cons.page]; len(p) < PageSize {
-			c.spare = p
+		if p := &c.pages[c.cons.page]; len(*p) == PageSize {
+			*p = nil // of an idle chain no more than a part is left
 		}
-		c.pages[c.cons.page] = nil // of an idle chain no more than a part is left
 	}
 	c.advance(&c.cons)
 	c.advance(&c.offer)
@@ -312,10 +313,10 @@ func (c *Chain) PageCount() int { return len(c.pages) }
 // borrowed.
 func (c *Chain) List() []byte { return c.pbl }
 
-// Resident is the number of pages that exist.
+// Resident is the number of pages that exist, but for the part of an idle chain.
 func (c *Chain) Resident() (n int) {
 	for _, p := range c.pages {
-		if p != nil {
+		if len(p) == PageSize || p != nil && c.used > 0 {
 			n++
 		}
 	}

@@ -65,6 +65,7 @@ type ids struct {
 	start, count int
 	acquired     []uint64
 	used         int
+	contexts     [][]byte // of those that were asked for; by place, up to the highest
 }
 
 // Manager has the contexts of one hardware function. It is not safe for
@@ -76,7 +77,7 @@ type Manager struct {
 	lines    [NumClients]Lines
 	used     int
 	reduced  int
-	contexts map[int][]byte // of the connections that were asked for
+	resident int // contexts in memory
 	srqs     ids
 	srqMem   map[int][]byte
 	backed   map[int]bool // lines that were given a page
@@ -177,19 +178,24 @@ func (m *Manager) ReleaseVF(cid, vf int) error {
 		return err
 	}
 	t.give(i)
-	if vf < 0 {
-		delete(m.contexts, cid)
+	if i < len(t.contexts) && t.contexts[i] != nil {
+		t.contexts[i] = nil
+		m.resident--
 	}
 	return nil
 }
 
 // find is the range that an acquired id belongs to, and its place in it.
 func (m *Manager) find(cid, vf int) (Protocol, *ids, int, error) {
+	if _, err := m.table(0, vf); err != nil {
+		return 0, nil, 0, err
+	}
+	all := &m.pf
+	if vf >= 0 {
+		all = &m.vfs[vf]
+	}
 	for p := range NumProtocols {
-		t, err := m.table(p, vf)
-		if err != nil {
-			return 0, nil, 0, err
-		}
+		t := &all[p]
 		if i := cid - t.start; i >= 0 && i < t.count {
 			if t.acquired[i/64]>>(i%64)&1 == 0 {
 				return 0, nil, 0, status.Inval.Errorf("connection id %#x of %v is not acquired", cid, p)
@@ -210,7 +216,7 @@ type Info struct {
 // CIDInfo finds the context of an acquired connection id of the PF. INVAL: it
 // is not acquired; what Map says: its line has no page.
 func (m *Manager) CIDInfo(cid int) (Info, error) {
-	p, _, _, err := m.find(cid, -1)
+	p, t, i, err := m.find(cid, -1)
 	if err != nil {
 		return Info{}, err
 	}
@@ -218,18 +224,26 @@ func (m *Manager) CIDInfo(cid int) (Info, error) {
 	if err := m.back(CDUC, line); err != nil {
 		return Info{}, err
 	}
-	if m.contexts[cid] == nil {
-		if m.contexts == nil {
-			m.contexts = map[int][]byte{}
-		}
-		m.contexts[cid] = make([]byte, ContextSize)
+	for i >= len(t.contexts) {
+		t.contexts = append(t.contexts, nil)
 	}
-	return Info{p, m.lines[CDUC].First + line, m.contexts[cid]}, nil
+	if t.contexts[i] == nil {
+		t.contexts[i] = make([]byte, ContextSize)
+		m.resident++
+	}
+	return Info{p, m.lines[CDUC].First + line, t.contexts[i]}, nil
 }
 
 // Context is the memory of a connection that CIDInfo has found, borrowed; nil: it
 // was not asked for.
-func (m *Manager) Context(cid int) []byte { return m.contexts[cid] }
+func (m *Manager) Context(cid int) []byte {
+	for p := range m.pf {
+		if t := &m.pf[p]; uint(cid-t.start) < uint(len(t.contexts)) {
+			return t.contexts[cid-t.start]
+		}
+	}
+	return nil
+}
 
 // AcquireSRQ takes the lowest free id of a shared receive queue, with memory of
 // SRQSize octets. NORESOURCES: none is free; what Map says: its line has no page.
@@ -312,7 +326,7 @@ func (m *Manager) Lines(c Client) Lines { return m.lines[c] }
 // ILT tells how many lines are laid out, of how many, how many of them were given
 // a page when they were first used, and how many contexts are in memory.
 func (m *Manager) ILT() (used, limit, mapped, resident int) {
-	return m.used, m.cfg.MaxLines, len(m.backed), len(m.contexts) + len(m.srqMem)
+	return m.used, m.cfg.MaxLines, len(m.backed), m.resident + len(m.srqMem)
 }
 
 // Faults are the releases of what was not acquired, Refused the ids that

@@ -245,7 +245,12 @@ func (q *SPQ) Fetch() (Element, bool) {
 }
 
 func (q *SPQ) find(echo uint16) int {
-	return slices.IndexFunc(q.sent, func(e *entry) bool { return e.echo == echo })
+	for i, e := range q.sent {
+		if e.echo == echo {
+			return i
+		}
+	}
+	return -1
 }
 
 // Complete ends the ramrod of an echo. EXISTS: there is none, or it has ended.

@@ -4,9 +4,11 @@ package buf
 
 import "tapir/wire/frame"
 
-// The size classes, in octets of frame content behind the headroom: an
-// Ethernet frame of MTU 1500, one of MTU 9000, and a 64 KiB super-frame.
+// The size classes, in octets of frame content behind the headroom: a frame
+// without payload, an Ethernet frame of MTU 1500, one of MTU 9000, and a 64 KiB
+// super-frame.
 const (
+	tiny   = 256
 	small  = 2 << 10
 	middle = 10 << 10
 	large  = 64<<10 + 512
@@ -35,7 +37,7 @@ func NewPool(frames, size int) *Pool {
 		size = large
 	}
 	p := &Pool{bound: frames}
-	for _, s := range []int{small, middle, large} {
+	for _, s := range []int{tiny, small, middle, large} {
 		if s >= size {
 			break
 		}

@@ -53,11 +53,11 @@ func TestBoundAndReuse(t *testing.T) {
 	}
 	b.Release()
 	a.Release()
-	if p.Lent() != 0 || p.Memory() != 2*(small+frame.DefaultHeadroom) {
+	if p.Lent() != 0 || p.Memory() != 2*(tiny+frame.DefaultHeadroom) {
 		t.Fatalf("lent %d, memory %d", p.Lent(), p.Memory())
 	}
 	p.Trim(1)
-	if p.Memory() != small+frame.DefaultHeadroom {
+	if p.Memory() != tiny+frame.DefaultHeadroom {
 		t.Fatalf("after Trim(1): memory %d", p.Memory())
 	}
 }

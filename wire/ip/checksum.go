@@ -19,8 +19,8 @@ func Sum(b []byte, initial uint32) uint32 {
 		n := len(b) &^ 63
 		s, b = sumWords(b[:n]), b[n:]
 	}
-	for len(b) >= 128 {
-		p := b[:128:128]
+	for len(b) >= 64 {
+		p := b[:64:64]
 		s, c = bits.Add64(s, le.Uint64(p[0:]), c)
 		s, c = bits.Add64(s, le.Uint64(p[8:]), c)
 		s, c = bits.Add64(s, le.Uint64(p[16:]), c)
@@ -29,15 +29,7 @@ func Sum(b []byte, initial uint32) uint32 {
 		s, c = bits.Add64(s, le.Uint64(p[40:]), c)
 		s, c = bits.Add64(s, le.Uint64(p[48:]), c)
 		s, c = bits.Add64(s, le.Uint64(p[56:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[64:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[72:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[80:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[88:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[96:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[104:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[112:]), c)
-		s, c = bits.Add64(s, le.Uint64(p[120:]), c)
-		b = b[128:]
+		b = b[64:]
 	}
 	for len(b) >= 32 {
 		p := b[:32:32]

@@ -3,7 +3,8 @@
 // consumes by free-running indices of 16 or 32 bits.
 //
 // A page of memory exists from the first use of one of its elements until the
-// consumer has left it, or the chain is empty. A chain is not safe for concurrent use.
+// consumer has left it, or the chain is empty; a part of 128 octets may stay. A chain is
+// not safe for concurrent use.
 package chain
 
 import (
@@ -88,7 +89,7 @@ type place struct {
 }
 
 // partSize is the size of such a part.
-const partSize = 256
+const partSize = 128
 
 // cursor is a place in the chain.
 type cursor struct {
@@ -149,7 +150,7 @@ func New(cfg Config) (*Chain, error) {
 		cfg: cfg, perPage: uint32(perPage), unusable: uint32(Unusable(cfg.Size, cfg.Mode)),
 		pages: make([][]byte, n), mask: uint32(1<<cfg.Width - 1), capacity: n * uint64(usable),
 	}
-	if cfg.Mode == PBL {
+	if cfg.Mode == PBL && cfg.PBL != nil { // else List makes it
 		if err := c.list(cfg.PBL); err != nil {
 			return nil, err
 		}
@@ -160,13 +161,10 @@ func New(cfg Config) (*Chain, error) {
 
 // list fills the page base list.
 func (c *Chain) list(external []byte) error {
+	if len(external) < PBLEntry*len(c.pages) {
+		return status.Inval.Errorf("page base list of %d octets for %d pages", len(external), len(c.pages))
+	}
 	c.pbl = external
-	if external == nil {
-		c.pbl = make([]byte, PBLEntry*len(c.pages))
-	}
-	if len(c.pbl) < PBLEntry*len(c.pages) {
-		return status.Inval.Errorf("page base list of %d octets for %d pages", len(c.pbl), len(c.pages))
-	}
 	for i := range c.pages {
 		binary.LittleEndian.PutUint64(c.pbl[PBLEntry*i:], c.address(uint32(i)))
 	}
@@ -311,7 +309,12 @@ func (c *Chain) PageCount() int { return len(c.pages) }
 
 // List is the page base list of a PBL chain, entries in little endian,
 // borrowed.
-func (c *Chain) List() []byte { return c.pbl }
+func (c *Chain) List() []byte {
+	if c.pbl == nil && c.cfg.Mode == PBL {
+		_ = c.list(make([]byte, PBLEntry*len(c.pages))) // which is long enough
+	}
+	return c.pbl
+}
 
 // Resident is the number of pages that exist, but for the part of an idle chain.
 func (c *Chain) Resident() (n int) {

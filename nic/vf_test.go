@@ -161,8 +161,11 @@ func (r *vfRig) where() (set uint32) {
 // port, and the bridge learns nothing.
 //
 // IO-07 IO-26
-func TestVEB(t *testing.T) {
-	r := newVFs(t, Config{}, fastlinq.SRIOV{}, 3)
+func TestVEB(t *testing.T) { newVFs(t, Config{}, fastlinq.SRIOV{}, 3).veb() }
+
+// veb sends a frame from everyone to everyone.
+func (r *vfRig) veb() {
+	r.t.Helper()
 	own, peer := r.dev.cfg.MAC, ether.Addr{2, 9, 9, 9, 9, 9}
 	const pf, wire = 1 << 30, 1 << 31
 	for _, c := range []struct {
@@ -183,7 +186,7 @@ func TestVEB(t *testing.T) {
 	} {
 		r.send(c.from, c.b)
 		if got := r.where(); got != c.want {
-			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
+			r.t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}
 	}
 }

@@ -74,8 +74,6 @@ func (v *sriov) OpenVFs(b *VFBridge, e VFEngine, c SRIOV) error {
 	d := v.d
 	a := &d.adapter.cfg
 	switch most := min(MaxVFs, a.share(d.fn, ecore.VPort)-1, a.share(d.fn, ecore.RSSEng)-1); {
-	case d.cfg.Engines > 1:
-		return fmt.Errorf("sriov: a function with two engines has no VFs here")
 	case c.Total < 0 || c.Total > most:
 		return fmt.Errorf("sriov: totalvfs %d: the function's share of its engine is %d", c.Total, most)
 	case c.Total*c.Queues > a.share(d.fn, ecore.L2Queue)-d.queuePairs():
@@ -97,7 +95,7 @@ func (v *sriov) OpenVFs(b *VFBridge, e VFEngine, c SRIOV) error {
 			Share: l2.Share{Vports: 1 + c.Total, Queues: 1 + c.Total*c.Queues, MACs: 2 * c.Total, VLANs: 4 * c.Total,
 				RSSEngines: 1 + c.Total}},
 		Info: info, Queues: c.Queues, MTU: d.cfg.MTU, VEPA: c.VEPA, Storm: c.Storm, Changed: c.Changed,
-		Device: iov.Device{ChipNum: chipNum, DevType: 1, PortMAC: d.cfg.MAC, FWMajor: uint16(f >> 24),
+		Device: iov.Device{ChipNum: chipNum, DevType: 1, CMT: d.cfg.Engines > 1, PortMAC: d.cfg.MAC, FWMajor: uint16(f >> 24),
 			FWMinor: uint16(f >> 16 & 0xff), FWRevision: uint16(f >> 8 & 0xff), FWEngineer: uint16(f & 0xff)},
 		Least:   func() int { return int(d.management.mcp.LinkState().LineSpeed) },
 		MAC:     v.mac,

@@ -167,7 +167,6 @@ func (c *Config) checkSRIOV() string {
 	return cmp.Or(
 		conf.Problem(c.ideal(), "sriov: hardware ideal has no VFs: use hardware fastlinq"),
 		conf.Problem(c.Loopback(), "sriov: tap lo is the loopback interface"),
-		conf.Problem(c.Engines() > 1, "sriov: a function with two engines has no VFs here"),
 		conf.Problem(all.NumVFs > all.Total, "sriov: numvfs %d is more than totalvfs %d", all.NumVFs, all.Total),
 		conf.Problem(len(s.VFs) > all.Total, "sriov: %d vfs are more than totalvfs %d", len(s.VFs), all.Total))
 }

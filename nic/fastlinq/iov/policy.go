@@ -113,6 +113,9 @@ func (p *PF) SetVFRate(vf, minRate, maxRate int) error {
 	case speed > 0 && max(minRate, maxRate) > speed:
 		return errno(syscall.EINVAL, "VF %d: rate %d Mb/s above the link's %d", vf, max(minRate, maxRate), speed)
 	}
+	if p.cfg.Device.CMT && minRate > 0 {
+		return errno(syscall.EINVAL, "VF %d: min_tx_rate %d: a device with two engines promises no rate", vf, minRate)
+	}
 	was := v.policy
 	v.policy.MinRate, v.policy.MaxRate = minRate, maxRate
 	if err := v.applyRates(); err != nil {

@@ -66,3 +66,40 @@ func TestVFsInNamespaces(t *testing.T) {
 		t.Error("VFs that come again do not reach each other:", err)
 	}
 }
+
+// VFs of two NICs, one of which has two engines, reach each other by the cable within their
+// VLAN and not across, and so do those without a VLAN and the kernel at the cable's far end.
+func TestVFsByCable(t *testing.T) {
+	p := testenv.Pair(t, 1500, false)
+	must(t, p.B.Net.AddAddr("br0", prefixes("10.7.0.99/24")[0]))
+	var spaces [2][2]*link.Space
+	for i, at := range []*link.Space{p.A, p.B} {
+		cfg := Config{Name: fmt.Sprint("pf", i), TAP: link.PairTAP, IP: prefixes(fmt.Sprintf("10.7.%d.1/24", i+1)),
+			SRIOV: &nicconf.SRIOV{}}
+		if i == 0 {
+			cfg.HostTAP, cfg.NIC.Hardware = "host", &fastlinq.Config{Engines: 2}
+		}
+		for v, policies := range [][]string{{"vlan", "100"}, nil} {
+			s := testenv.Space(t, nil)
+			spaces[i][v] = s
+			cfg.SRIOV.VFs = append(cfg.SRIOV.VFs, nicconf.VF{HostTAP: "vf", NetNS: fmt.Sprint("/proc/self/fd/", s.NS.Fd()),
+				IP: prefixes(fmt.Sprintf("10.7.0.%d/24", 10*i+v+1)), Policies: policies})
+		}
+		start(t, cfg, node.Env{NS: at.NS})
+	}
+	for _, c := range []struct {
+		from  *link.Space
+		to    int
+		reach bool
+	}{{spaces[0][0], 11, true}, {spaces[0][1], 12, true}, {spaces[1][1], 2, true}, {spaces[0][1], 99, true},
+		{spaces[0][0], 12, false}, {spaces[0][0], 99, false}} {
+		wait := "10"
+		if !c.reach {
+			wait = "1"
+		}
+		out, err := testenv.Run(t, c.from.NS, "ping", "-c", "1", "-W", wait, fmt.Sprint("10.7.0.", c.to))
+		if (err == nil) != c.reach {
+			t.Errorf("to %d: %v\n%s", c.to, err, out)
+		}
+	}
+}

@@ -47,8 +47,8 @@ func nicFlags(d *nicconf.Draft) []flag {
 		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},
 		{d.AddPort, "port", "", "wire TAP `name` of the card's next port; may be repeated"},
 		{d.AddFunction, "function", "", "`settings` of its next function: \"name=f0 ip=10.0.0.1/24\"; may be repeated"},
-		{set, "seed", "",
-			"for tests: the `number` that keys, ports and sequence numbers follow from (default at random)"},
+		{c.SetSRIOV, "sriov", "", "virtual functions, `settings` as in a file, such as \"{numvfs: 4}\""},
+		{set, "seed", "", "for tests: `number` that keys, ports and sequence numbers follow from (default random)"},
 	}
 	for _, p := range (&nicconf.Config{}).Params() {
 		help := fmt.Sprintf("%s (default %s)", p.Help, p.Get())

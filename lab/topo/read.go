@@ -149,9 +149,10 @@ func kindOf(k Kind) *kind {
 	return &kinds[slices.IndexFunc(kinds, func(o kind) bool { return o.kind == k })]
 }
 
-func finishNIC(_ *draft, n *Node, key conf.Node) error {
+func finishNIC(d *draft, n *Node, key conf.Node) error {
 	c := n.NIC
 	c.HostTAP = "eth0" // as in every lab in real time
+	d.finishVFs(n, key)
 	return key.Place(c.Validate())
 }
 
@@ -343,6 +344,9 @@ func (n *Node) keep(entries []conf.Entry) {
 		}
 		n.settings = append(n.settings, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})
 		values, _ := e.Value.Texts()
+		if e.Name == "sriov" { // see VFFlags
+			continue
+		}
 		n.Flags = append(n.Flags, "--"+strings.ReplaceAll(e.Name, "_", "-")+"="+strings.Join(values, ","))
 	}
 }

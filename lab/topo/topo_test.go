@@ -79,6 +79,8 @@ func TestMistakes(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, nodes, links, steps"},
 		{"clock: fast\n", "1:8: clock: expected real"},
+		{strings.Replace(two, "ip: 10.0.0.1/24", "ip: 10.0.0.1/24, sriov: {vfs: [{}, {netns: c}]}", 1), "2:3: a: sriov: netns c of VF 1: expected a host of the lab"},
+		{"clock: virtual\n" + strings.Replace(two, "ip: 10.0.0.1/24", "ip: 10.0.0.1/24, sriov: {numvfs: 2}", 1), "3:3: a: sriov: VFs have host TAPs, of the real clock alone"},
 		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a}\n", "7:6: programs but ping are of the real clock alone"},
 		{"clock: virtual\n" + two + "steps:\n  - {run: date, on: a, name: x, clock: real}\n  - wait: x\n", "8:5: x is of the real clock alone"},
 		{"clock: virtual\nnodes:\n  a: {kind: manager, vesws: [], fe: 127.0.0.1:3245}\n  b: {kind: hfi, vnics: [{vesw: 2}]}\nlinks: [[a, b]]\n", "3:3: a: fe: a front end listens in the real clock alone"},

@@ -101,10 +101,7 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "hardware", Expect: "fastlinq or ideal", First: true, Schema: conf.Choice("fastlinq", "ideal"),
 			Set: c.setHardware},
 		{Name: "profile", Expect: "siw", First: true, Schema: conf.Choice("siw"), Set: c.setProfile},
-		{Name: "sriov", Schema: conf.Object(new(SRIOV).fields()), Node: func(n conf.Node) error {
-			c.SRIOV = new(SRIOV)
-			return conf.Decode(n, "the virtual functions", c.SRIOV.fields())
-		}},
+		{Name: "sriov", Schema: conf.Object(new(SRIOV).fields()), Node: c.setSRIOV},
 		{Name: "seed", Expect: "a number from 0 to 18446744073709551615", Set: conf.ParsedNew(&c.Seed, parseSeed)},
 	}
 	for _, p := range new(Config).Params() {

@@ -110,6 +110,22 @@ func (s *SRIOV) fields() []conf.Field {
 	}
 }
 
+// SetSRIOV reads the virtual functions from one text, as --sriov has it.
+func (c *Config) SetSRIOV(text string) error {
+	n, err := conf.Read("--sriov", []byte(text), sriovIs)
+	if err != nil {
+		return err
+	}
+	return c.setSRIOV(n)
+}
+
+const sriovIs = "the virtual functions, such as {numvfs: 4}"
+
+func (c *Config) setSRIOV(n conf.Node) error {
+	c.SRIOV = new(SRIOV)
+	return conf.Decode(n, sriovIs, c.SRIOV.fields())
+}
+
 // vfPolicies are the settings of a VF that the administrator has, with what they expect.
 var vfPolicies = []struct{ name, expect string }{
 	{"mac", "a unicast MAC address such as 02:00:00:00:00:01"},

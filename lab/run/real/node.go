@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -202,6 +203,13 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 		}
 		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
 		argv = append(argv, n.Flags...)
+		more, err := n.VFFlags(func(host string) string {
+			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), b.nodes[host].ns.Fd())
+		})
+		if err != nil {
+			return err
+		}
+		argv = append(argv, more...)
 	case topo.Peer:
 		argv = append(argv, n.peerArgs()...)
 	default:

@@ -12,14 +12,15 @@ import (
 
 // vfEnd is what is at the other end of a port, or a host TAP: it keeps what it gets.
 type vfEnd struct {
-	got  [][]byte
-	up   bool
-	room int
+	got    [][]byte
+	queues []uint16 // by which they came
+	up     bool
+	room   int
 }
 
 // Transmit implements frame.Link.
 func (e *vfEnd) Transmit(f *frame.Frame) {
-	e.got = append(e.got, bytes.Clone(f.Bytes()))
+	e.got, e.queues = append(e.got, bytes.Clone(f.Bytes())), append(e.queues, f.Queue)
 	f.Release()
 }
 
@@ -28,7 +29,7 @@ func (e *vfEnd) Room() int { return e.room }
 
 // take returns what has come, and forgets it.
 func (e *vfEnd) take() (got [][]byte) {
-	got, e.got = e.got, nil
+	got, e.got, e.queues = e.got, nil, nil
 	return got
 }
 

@@ -212,6 +212,11 @@ func TestVFAcquire(t *testing.T) {
 			t.Errorf("%v: %v", typ, tlv.Status(b[4]))
 		}
 	}
+	if n := r.saying("asks for RDMA"); n != 1 || r.saying("VF 0 asks for RDMA (RDMA(29)): only the PF has it") != 1 {
+		t.Errorf("%d lines about RDMA", n)
+	}
+	r.passes(0, vfPeer, mac, 0) // as before
+	r.passes(1, mac, r.mac[1], 1<<0)
 }
 
 // memOf is the first octets of the reply to a message.

@@ -1,7 +1,6 @@
 package nic
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,16 +11,22 @@ import (
 	"tapir/nic/fastlinq/iov/vfdrv"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/npar"
-	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 )
 
-// said tells whether the NIC's log has a line with a text.
-func (r *vfRig) said(text string) bool {
-	return slices.ContainsFunc(r.dev.ShowLog(0), func(l view.LineInfo) bool { return strings.Contains(l.Text, text) })
+// saying counts the lines of the NIC's log with a text.
+func (r *vfRig) saying(text string) (n int) {
+	for _, l := range r.dev.ShowLog(0) {
+		if strings.Contains(l.Text, text) {
+			n++
+		}
+	}
+	return n
 }
+
+func (r *vfRig) said(text string) bool { return r.saying(text) > 0 }
 
 // With unique_mac a VF's driver may not use the address of the PF or of another VF, and goes
 // on with its own; the PF's administrator may set any.

@@ -429,6 +429,7 @@ func (d driver) linkChanged(frame.Time) {
 	d.lossless = s.TxFlowControl
 	d.nic.Carrier(hardware.Link{Up: s.LinkUp, Looped: s.LinkUp && m.mcp.LinkParams().Loopback != mfw.LoopbackNone,
 		Speed: int(s.LineSpeed), RxPause: s.RxFlowControl, TxPause: s.TxFlowControl})
+	d.bridge.LinkChanged()
 }
 
 // recover is a process kill: the driver unloads without the firmware, and

@@ -10,6 +10,7 @@ import (
 	"tapir/nic/fastlinq/ecore/fw"
 	"tapir/nic/fastlinq/ecore/spq"
 	"tapir/nic/fastlinq/iov"
+	"tapir/nic/fastlinq/iov/tlv"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/fastlinq/status"
@@ -224,9 +225,18 @@ func (v *sriov) mac(vf int) ether.Addr {
 
 // link is the link of the port as VFs are told of it.
 func (v *sriov) link() iov.Link {
-	s := v.d.management.mcp.LinkState()
-	return iov.Link{Up: s.LinkUp && v.d.nic.Active(), FullDuplex: s.FullDuplex, Autoneg: s.AN,
-		AutonegDone: s.ANComplete, Speed: int(s.LineSpeed)}
+	m := v.d.management.mcp
+	s, p := m.LinkState(), m.LinkParams()
+	return iov.Link{Up: s.LinkUp && v.d.nic.Active(), Speed: int(s.LineSpeed),
+		PartnerSpeeds: uint32(s.PartnerAdvSpeed), Capability: uint32(m.Caps().SpeedCaps),
+		Params: tlv.LinkParams{Autoneg: tlv.Bit(p.Autoneg), AutonegPause: tlv.Bit(p.PauseAutoneg),
+			ForcedRx: tlv.Bit(p.ForcedRx), ForcedTx: tlv.Bit(p.ForcedTx), AdvSpeeds: uint32(p.AdvertisedSpeeds),
+			ForcedSpeed: p.ForcedSpeed, Loopback: uint32(p.Loopback)},
+		State: tlv.LinkState{FullDuplex: tlv.Bit(s.FullDuplex), Autoneg: tlv.Bit(s.AN),
+			AutonegDone: tlv.Bit(s.ANComplete), ParallelDetection: tlv.Bit(s.ParallelDetection),
+			PFC: tlv.Bit(s.PFCEnabled), PartnerTxPause: tlv.Bit(s.TxFlowControl),
+			PartnerRxPause: tlv.Bit(s.RxFlowControl), PartnerPause: s.PartnerAdvPause,
+			SFPTxFault: tlv.Bit(s.SFPTxFault)}}
 }
 
 // VFSet is what an administrator changes of a VF.

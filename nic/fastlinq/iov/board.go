@@ -64,10 +64,8 @@ func (v *vf) post() error {
 	t := v.pf.cfg.Function.Tunnels()
 	b.VXLANPort, b.GenevePort = t.VXLANPort, t.GenevePort
 	l := v.link()
-	b.LinkParams.Autoneg, b.LinkParams.AdvSpeeds = flag(l.Autoneg), l.Advertised
-	b.LinkState = tlv.LinkState{Up: flag(l.Up), FullDuplex: flag(l.FullDuplex), Autoneg: flag(l.Autoneg),
-		AutonegDone: flag(l.AutonegDone), PartnerTxPause: flag(l.PartnerTxPause),
-		PartnerRxPause: flag(l.PartnerRxPause)}
+	b.LinkParams, b.LinkState = l.Params, l.State
+	b.LinkState.Up = tlv.Bit(l.Up)
 	b.Speed, b.PartnerSpeeds, b.Capability = uint32(l.Speed), l.PartnerSpeeds, l.Capability
 	b.Version++
 	v.counts.Bulletins++
@@ -77,10 +75,3 @@ func (v *vf) post() error {
 
 // minBulletin is the shortest bulletin that says anything: CRC, version and flags.
 const minBulletin = 16
-
-func flag(on bool) uint8 {
-	if on {
-		return 1
-	}
-	return 0
-}

@@ -84,6 +84,7 @@ func (v *vf) stopAll() {
 
 // forget forgets what a VF's driver has said. Its policies stay.
 func (v *vf) forget() {
+	v.rdma = false
 	v.acquire.Reply = 0
 	v.acquire.VF.Capabilities = 0
 	v.board.addr, v.board.size = 0, 0

@@ -11,6 +11,7 @@
 package iov
 
 import (
+	"tapir/nic/fastlinq/iov/tlv"
 	"tapir/nic/fastlinq/l2"
 	"tapir/wire/ether"
 )
@@ -134,13 +135,14 @@ type RSS struct {
 	Queues [l2.TableLen]int
 }
 
-// Link is a link as the bulletin tells of it. Speed is in Mb/s; the sets of speeds are
-// those of the management firmware's link parameters.
+// Link is a link as the bulletin tells of it: what was asked of it, and what it has come
+// to. Speed is in Mb/s; the sets of speeds are those of the management firmware.
 type Link struct {
-	Up, FullDuplex, Autoneg, AutonegDone  bool
-	Speed                                 int
-	Advertised, PartnerSpeeds, Capability uint32
-	PartnerRxPause, PartnerTxPause        bool
+	Up                        bool
+	Speed                     int
+	Params                    tlv.LinkParams
+	State                     tlv.LinkState // but for Up
+	PartnerSpeeds, Capability uint32
 }
 
 // Memory is what the driver of a VF shares with the device: replies and bulletins are
@@ -166,6 +168,9 @@ type Hooks struct {
 	Tunnels func(vf int, want l2.TunnelParams) (l2.TunnelParams, error)
 	// Malicious tells that a VF is shut out until it is reset, and why (OSAL_IOV_VF_MALICIOUS).
 	Malicious func(vf int, why string)
+	// RDMA tells that a VF's driver has asked for RDMA, which VFs do not have: the first time
+	// since the VF was acquired or reset.
+	RDMA func(vf int, t tlv.Type)
 	// Changed tells that the state of a VF, or a policy, has changed.
 	Changed func(vf int)
 }

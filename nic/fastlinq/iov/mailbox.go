@@ -154,6 +154,12 @@ func (v *vf) dispatch(msg []byte) {
 		v.reply(&m, just(tlv.Failure))
 	case known && handlers[m.Type] != nil:
 		v.reply(&m, handlers[m.Type](v, &m))
+	case known && m.Type >= tlv.RDMAFirst && m.Type <= tlv.RDMALast:
+		if h := v.pf.cfg.Hooks.RDMA; h != nil && !v.rdma {
+			h(v.id, m.Type)
+		}
+		v.rdma = true
+		v.reply(&m, just(tlv.NotSupported))
 	case known && m.Type != tlv.None || m.Reply != 0 && m.Reply == v.acquire.Reply:
 		v.reply(&m, just(tlv.NotSupported))
 	default: // of a driver that is newer than this PF, or of nobody

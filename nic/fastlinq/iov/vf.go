@@ -48,6 +48,7 @@ type vf struct {
 	toDisable bool
 	malicious bool
 	why       string // it is malicious
+	rdma      bool   // its driver has asked for RDMA
 	pending   bool   // FLR
 	ready     bool   // the channel: the firmware takes a message
 	blocks    []uint16

@@ -48,7 +48,8 @@ func newWorld(t testing.TB, vfs int, hooks iov.Hooks) *world {
 func newWorldOf(t testing.TB, vfs int, cfg iov.Config) *world {
 	w := &world{t: t, pool: buf.NewPool(1<<12, 16000), rx: map[int]*l2.RxQueue{}, tx: map[[2]int]*l2.TxQueue{},
 		usage: map[int][]uint8{}, enabled: map[int][]uint16{}, live: map[int]bool{},
-		phys: iov.Link{Up: true, FullDuplex: true, Autoneg: true, Speed: 25000, Capability: 0x20}}
+		phys: iov.Link{Up: true, Speed: 25000, Capability: 0x20,
+			State: tlv.LinkState{FullDuplex: 1, Autoneg: 1}, Params: tlv.LinkParams{Autoneg: 1}}}
 	cfg.Share = l2.Share{Vports: 208, Queues: 320, MACs: 512, VLANs: 512, RSSEngines: 207, Rules: 16}
 	cfg.Queues, cfg.Function = 32, w
 	for id := range 256 {

@@ -67,10 +67,11 @@ type Bridge struct {
 	in   []*frame.Frame // for the PF, until the next Poll
 	done []uint64       // numbers of frames of the PF that went to VFs
 	work []*VF          // with something to do
-	up   bool           // the link, as VFs were told
-	note [1]frame.Note  // about the frame in hand
-	text []byte
-	mail bool // a VF's message waits
+	// up is the link, as VFs were told; stale: it has changed since.
+	up, stale bool
+	note      [1]frame.Note // about the frame in hand
+	text      []byte
+	mail      bool // a VF's message waits
 	// storms limit what is copied to VFs.
 	storms [2]frame.Bucket
 	flrAt  frame.Time // when the firmware has cleaned up after VFs that are reset; 0: none is
@@ -315,10 +316,17 @@ func (b *Bridge) Poll(now frame.Time) frame.Time {
 	return next
 }
 
+// LinkChanged tells that speed, parameters or the other end of the port's link have changed.
+func (b *Bridge) LinkChanged() {
+	if b != nil {
+		b.stale = true
+	}
+}
+
 // followLink tells VFs of a change of the port's link.
 func (b *Bridge) followLink() {
-	if up := !b.pf.Wire.Closed; up != b.up {
-		b.up = up
+	if up := !b.pf.Wire.Closed; up != b.up || b.stale {
+		b.up, b.stale = up, false
 		b.iov.Post()
 	}
 }

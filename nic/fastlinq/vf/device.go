@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tapir/nic/fastlinq/iov"
+	"tapir/nic/fastlinq/iov/tlv"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/status"
@@ -92,6 +93,8 @@ func (b *Bridge) hooks() iov.Hooks {
 	h := iov.Hooks{Message: b.cfg.Trigger, Changed: b.cfg.Changed, Malicious: func(vf int, why string) {
 		b.cfg.Log("VF %d (absolute %d) is malicious: %s: it is shut out until it is reset", vf, b.iov.AbsoluteID(vf),
 			why)
+	}, RDMA: func(vf int, t tlv.Type) {
+		b.cfg.Log("VF %d asks for RDMA (%v): only the PF has it", vf, t)
 	}}
 	if b.cfg.Taken != nil {
 		h.CheckUcast = b.checkUcast

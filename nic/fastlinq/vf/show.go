@@ -106,7 +106,7 @@ func (b *Bridge) Counters() (list []view.Counter) {
 			{"tx_bytes", s.TxUcastBytes + s.TxMcastBytes + s.TxBcastBytes},
 			{"tx_dropped", out.Total() + v.Stats.TxStopped + v.Stats.TxStorm},
 			{"tx_spoofed", out[nicdrop.AntiSpoofing]}, {"tx_storm", v.Stats.TxStorm},
-			{"resets", of.Resets}, {"malicious", of.Malicious},
+			{"resets", of.Resets}, {"malicious", of.Malicious}, {"malformed", of.Malformed},
 		} {
 			list = append(list, view.Count(fmt.Sprintf("vf%d_%s", v.id, c.name), c.n))
 		}

@@ -53,6 +53,14 @@ type LinkState struct {
 	PartnerTxPause, PartnerRxPause, PartnerPause, SFPTxFault     uint8
 }
 
+// Bit is a truth value of a bulletin or message.
+func Bit(on bool) uint8 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
 // BulletinCRC is the CRC of a bulletin's octets behind the field for it: reflected
 // 0xEDB88320, seed 0, not inverted.
 func BulletinCRC(b []byte) uint32 { return ^crc32.Update(^uint32(0), crc32.IEEETable, b) }

@@ -13,8 +13,8 @@ import (
 // VportStart starts the VF's vport. Of p it takes MTU, TPA, RemoveInnerVLAN and
 // OnlyUntagged; the PF decides on the rest.
 func (d *Driver) VportStart(p l2.StartParams) error {
-	q := &tlv.VportStartRequest{TPAMode: uint32(p.TPA), MTU: uint16(p.MTU), RemoveInnerVLAN: flag(p.RemoveInnerVLAN),
-		OnlyUntagged: flag(p.OnlyUntagged)}
+	q := &tlv.VportStartRequest{TPAMode: uint32(p.TPA), MTU: uint16(p.MTU), RemoveInnerVLAN: tlv.Bit(p.RemoveInnerVLAN),
+		OnlyUntagged: tlv.Bit(p.OnlyUntagged)}
 	for i := range d.got.Got.Num.Blocks {
 		q.BlockAddrs[i] = blockAddr + uint64(i)*blockLen
 	}
@@ -39,8 +39,8 @@ func (d *Driver) VportUpdate(p l2.UpdateParams, rss *iov.RSS) error {
 		more = append(more, v)
 	}
 	if p.RxActive != nil || p.TxActive != nil {
-		q := &tlv.Activate{UpdateRx: flag(p.RxActive != nil), UpdateTx: flag(p.TxActive != nil), Rx: set(p.RxActive),
-			Tx: set(p.TxActive)}
+		q := &tlv.Activate{UpdateRx: tlv.Bit(p.RxActive != nil), UpdateTx: tlv.Bit(p.TxActive != nil),
+			Rx: set(p.RxActive), Tx: set(p.TxActive)}
 		add(tlv.UpdateActivate, &q.Header, q)
 	}
 	if p.TxSwitching != nil {
@@ -59,7 +59,8 @@ func (d *Driver) VportUpdate(p l2.UpdateParams, rss *iov.RSS) error {
 		add(tlv.UpdateMcast, &q.Header, q)
 	}
 	if a := p.Accept; a != nil {
-		q := &tlv.AcceptParam{UpdateRx: flag(a.UpdateRx), UpdateTx: flag(a.UpdateTx), Rx: uint8(a.Rx), Tx: uint8(a.Tx)}
+		q := &tlv.AcceptParam{UpdateRx: tlv.Bit(a.UpdateRx), UpdateTx: tlv.Bit(a.UpdateTx), Rx: uint8(a.Rx),
+			Tx: uint8(a.Tx)}
 		add(tlv.UpdateAcceptParam, &q.Header, q)
 	}
 	if rss != nil {
@@ -98,9 +99,9 @@ func (d *Driver) update(more []any) error {
 }
 
 func rssTLV(r *iov.RSS) *tlv.RSS {
-	q := &tlv.RSS{Enable: flag(r.Enable), Caps: uint8(r.Hashes), TableLog: uint8(r.TableLog), Key: r.Key}
+	q := &tlv.RSS{Enable: tlv.Bit(r.Enable), Caps: uint8(r.Hashes), TableLog: uint8(r.TableLog), Key: r.Key}
 	for i, on := range []bool{r.UpdateConfig, r.UpdateCaps, r.UpdateTable, r.UpdateKey} {
-		q.Flags |= flag(on) << i
+		q.Flags |= tlv.Bit(on) << i
 	}
 	for i, id := range r.Queues {
 		q.Table[i] = uint16(id)
@@ -109,7 +110,7 @@ func rssTLV(r *iov.RSS) *tlv.RSS {
 }
 
 func tpaTLV(p *l2.TPAParams) *tlv.SGETPA {
-	return &tlv.SGETPA{Flags: uint16(flag(p.IPv4))*tlv.TPAIPv4 | uint16(flag(p.IPv6))*tlv.TPAIPv6,
+	return &tlv.SGETPA{Flags: uint16(tlv.Bit(p.IPv4))*tlv.TPAIPv4 | uint16(tlv.Bit(p.IPv6))*tlv.TPAIPv6,
 		Update: tlv.UpdateTPAEnable | tlv.UpdateTPAParams, BuffersPerCQE: uint8(p.MaxBuffersPerCQE),
 		MaxSize: uint16(p.MaxSize), MinStart: uint16(p.MinStart), MinContinue: uint16(p.MinContinue),
 		MaxAggregations: uint8(p.MaxAggregations)}
@@ -196,7 +197,7 @@ func (d *Driver) SetCoalesce(queue, rx, tx int) error {
 // Coalesce is the coalescing time of a queue, in microseconds.
 func (d *Driver) Coalesce(queue int, tx bool) (us int, err error) {
 	var r tlv.CoalesceReadReply
-	err = d.send(tlv.CoalesceRead, &tlv.CoalesceReadRequest{Queue: uint16(queue), IsRx: flag(!tx)}, &r)
+	err = d.send(tlv.CoalesceRead, &tlv.CoalesceReadRequest{Queue: uint16(queue), IsRx: tlv.Bit(!tx)}, &r)
 	return int(r.Coalesce), err
 }
 
@@ -213,11 +214,4 @@ func (d *Driver) TellMAC(mac ether.Addr) error {
 	return d.send(tlv.BulletinUpdateMAC, &tlv.MACRequest{MAC: mac}, nil)
 }
 
-func flag(on bool) uint8 {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-func set(on *bool) uint8 { return flag(on != nil && *on) }
+func set(on *bool) uint8 { return tlv.Bit(on != nil && *on) }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tapir/lab/host/process"
+	"tapir/lab/tool/ctl"
 )
 
 // rdmaCore are the places of rdma-core's tests of pyverbs: Debian's package has
@@ -47,6 +48,58 @@ func TestPyverbs(t *testing.T) {
 	compare(t, expected(t), outcomes(p.Said()))
 	if err := l.empty(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPyverbsDevice runs rdma-core's test_device.py, of whose tests those of device
+// memory are skipped: 13 pass, each verb that libibverbs tries by ioctl(2) first is
+// served so, by the trap and by the preloaded library.
+func TestPyverbsDevice(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, filepath.Join(dir, "tests"))
+	l := newLab(t)
+	if err := l.ctls[0].Set(t.Context(), []ctl.Setting{{Name: "dprint", Value: "cmd"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	run, err := filepath.Abs("testdata/run.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, via := range []string{"trap", "preload"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		p, err := process.Start(ctx, l.pair.A.NS, process.Options{Dir: dir, Argv: []string{l.tapir, "run", "--nic", server, "--gid",
+			"ip", "--via", via, "--", "/usr/bin/python3", run, dir, "rxe0", "test_device"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Stop()
+		if err := p.Wait(ctx); err != nil {
+			t.Fatalf("%v: %s", err, p.Tail())
+		}
+		passed := 0
+		for name, what := range outcomes(p.Said()) {
+			switch what {
+			case "ok":
+				passed++
+			case "skipped":
+			default:
+				t.Errorf("%s: %s %s", via, name, what)
+			}
+		}
+		if passed != 13 {
+			t.Errorf("%s: %d tests of devices pass, want 13\n%s", via, passed, p.Said())
+		}
+	}
+	var lines []any
+	if err := l.ctls[0].Show(t.Context(), "log", &lines); err != nil {
+		t.Fatal(err)
+	}
+	log := fmt.Sprint(lines)
+	for _, method := range []string{"QUERY_GID_TABLE", "QUERY_GID_ENTRY", "ASYNC_EVENT_ALLOC"} {
+		if !strings.Contains(log, method) {
+			t.Errorf("%s was not asked for by ioctl: %.2000s", method, log)
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 	var cms []*ucma.Device
 	var home loopThread // of the connection manager's files
 	end := &killer{left: a.KillAfterPosts}
-	for _, name := range a.NICs {
+	for i, name := range a.NICs {
 		o := p.nics[name]
 		if o == nil {
 			return nil, &relay.Refused{What: fmt.Sprintf("NIC %s is not of the same process", name),
@@ -125,7 +125,11 @@ func (p *Programs) Devices(a relay.Ask) (map[string]relay.Device, error) {
 			continue
 		}
 		thread := loopThread{o.n}
-		open := o.verbs.Open
+		view := uverbs.View{IPGIDs: a.IPGIDs}
+		if i < len(a.Netdevs) {
+			view.Netdev = a.Netdevs[i]
+		}
+		open := o.verbs.OpenAs(view)
 		if a.KillAfterPosts > 0 {
 			open = end.open(open)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,9 +155,14 @@ func (d *device) counters() (c ib.PortCounters, err error) {
 
 // dialNICs reaches the process of the NICs.
 func dialNICs(ctx context.Context, nics []*device, o Options) (*relay.Client, error) {
-	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts, Via: o.Path}
+	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts, Via: o.Path, IPGIDs: o.GID == IPGID}
 	for _, d := range nics {
 		ask.NICs = append(ask.NICs, d.name)
+		index := uint32(0) // the interface is in another namespace
+		if i, err := net.InterfaceByName(d.tap); err == nil {
+			index = uint32(i.Index)
+		}
+		ask.Netdevs = append(ask.Netdevs, index)
 	}
 	c, err := relay.Dial(ctx, ctl.RunPath(nics[0].name), ask)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {

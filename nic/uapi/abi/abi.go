@@ -49,6 +49,10 @@ type File interface {
 	// Command serves a write(2) of b, borrowed. Errors: an errno; nil means that
 	// all octets were taken; Later that Done of the caller will be called.
 	Command(c Caller, b []byte) error
+	// Ioctl serves ioctl(2) VerbsIoctl. b, borrowed, is what stands at address addr
+	// of the program: the header and as many octets as it says, if these are at
+	// most MaxIoctl. Errors: an errno, ENOTTY of a file without such requests.
+	Ioctl(c Caller, addr uint64, b []byte) error
 	// Cancel takes back a command that was answered Later and whose thread has
 	// a signal to handle or is gone: its Done will not be called. False means
 	// that it was called already, or will be soon: what has begun and cannot be

@@ -21,6 +21,7 @@ type caller struct {
 	file    *file // nil: it opens one
 	thread  int
 	fd      int    // that the command was written to
+	ioctl   bool   // it came by ioctl
 	process int    // 0: not yet looked up
 	space   *space // of the process; nil: not yet looked up
 	opens   bool   // its space is being opened, and the command then served again
@@ -41,7 +42,7 @@ type caller struct {
 
 // newCaller is who makes a call that the supervisor has.
 func newCaller(s *session, f *file, m *message) *caller {
-	c := &caller{s: s, file: f, id: m.ID, thread: int(m.Thread), fd: int(m.FD)}
+	c := &caller{s: s, file: f, id: m.ID, thread: int(m.Thread), fd: int(m.FD), ioctl: m.Flags != 0}
 	if f != nil {
 		s.mu.Lock()
 		s.calls[c.id] = c
@@ -191,7 +192,7 @@ func (c *caller) finish(err error) {
 	case number != 0:
 		c.end(trap.Fail(number))
 	default:
-		c.end(trap.Return(int64(c.made.Arg(2))))
+		c.end(taken(c.made))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
@@ -63,7 +64,8 @@ func Dial(ctx context.Context, path string, a Ask) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{Hello: hello, files: trap.NewFiles(), link: newLink(conn), read: make(chan struct{}),
+	files := trap.NewFiles(trap.Cond{Arg: 1, Mask: ^uint32(0), Value: abi.VerbsIoctl})
+	c := &Client{Hello: hello, files: files, link: newLink(conn), read: make(chan struct{}),
 		calls: map[uint64]*call{}, open: map[uint64]*clientFile{}}
 	c.files.ServeWrites()
 	c.foreign.init()
@@ -216,7 +218,7 @@ func (made *call) end(errno uint32) {
 	case errno != 0:
 		made.Finish(trap.Fail(syscall.Errno(errno)))
 	default:
-		made.Finish(trap.Return(int64(made.Arg(2))))
+		made.Finish(taken(made.Call))
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
@@ -109,31 +110,56 @@ type clientFile struct {
 // Descriptor implements trap.File; a file that was adopted is not asked.
 func (f *clientFile) Descriptor() (fd, held int) { return -1, -1 }
 
-// Ioctl implements trap.File: the device has none, so that libraries write
-// commands.
-func (f *clientFile) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap.Fail(unix.ENOTTY) }
+// Ioctl implements trap.File.
+func (f *clientFile) Ioctl(made *trap.Call, req uint32, _ uint64) trap.Answer {
+	if req != abi.VerbsIoctl {
+		return trap.Fail(unix.ENOTTY)
+	}
+	return f.ask(made)
+}
 
 // Release implements trap.File.
 func (f *clientFile) Release() {}
 
 // Write implements trap.Writer.
-func (f *clientFile) Write(made *trap.Call, _, _ uint64) trap.Answer {
+func (f *clientFile) Write(made *trap.Call, _, _ uint64) trap.Answer { return f.ask(made) }
+
+// ask has the other side serve a command.
+func (f *clientFile) ask(made *trap.Call) trap.Answer {
 	if !f.c.command(&call{Call: made, file: f}) {
 		return trap.Fail(unix.ENODEV)
 	}
 	return trap.Later()
 }
 
-// command tells the other side of a write. False: it is gone.
+// command tells the other side of a write or an ioctl. False: it is gone.
 func (c *Client) command(w *call) bool {
 	id, ok := c.begin(w)
 	if !ok {
 		return false
 	}
-	c.tell(w.Call, &message{Kind: command, ID: id, File: w.file.token, Addr: w.Arg(1), Len: w.Arg(2),
-		FD: int32(w.Int(0))}, "")
+	m := message{Kind: command, ID: id, File: w.file.token, FD: int32(w.Int(0))}
+	if m.Addr, m.Len = argument(w.Call); w.Nr() == unix.SYS_IOCTL {
+		m.Flags = 1
+	}
+	c.tell(w.Call, &m, "")
 	c.recallIfWoken(id, w)
 	return true
+}
+
+// argument is where a command lies and how long it is in octets, 0 for an ioctl,
+// which tells that itself.
+func argument(made *trap.Call) (addr, n uint64) {
+	if made.Nr() == unix.SYS_IOCTL {
+		return made.Arg(2), 0
+	}
+	return made.Arg(1), made.Arg(2)
+}
+
+// taken is what a served command returns: the octets written, 0 of an ioctl.
+func taken(made *trap.Call) trap.Answer {
+	_, n := argument(made)
+	return trap.Return(int64(n))
 }
 
 // repeat reports a write again: the other side has asked whether its thread

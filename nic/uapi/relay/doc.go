@@ -34,13 +34,17 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 7
+const Version = 8
 
 // Ask is what a supervisor says first.
 type Ask struct {
 	Version int      `json:"version"`
 	NICs    []string `json:"nics"`          // whose devices its program is to see, in this order
 	Via     string   `json:"via,omitempty"` // auto, trap or preload: for display
+	// IPGIDs has the devices' GID tables hold those of IP addresses alone; Netdevs
+	// are the indices of the devices' network interfaces, in the order of NICs.
+	IPGIDs  bool     `json:"ip_gids,omitempty"`
+	Netdevs []uint32 `json:"netdevs,omitempty"`
 	// KillAfterPosts has the program killed as soon as the NICs have taken that
 	// many of its posts to send queues; 0: it is not.
 	KillAfterPosts int `json:"kill_after_posts,omitempty"`

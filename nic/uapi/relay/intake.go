@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -144,10 +145,12 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 		return
 	}
 	c.file, c.made, c.slot, c.thread, c.fd, c.process = f, made, slot, made.Thread(), made.Int(0), known.process
+	addr, n := argument(made)
+	c.ioctl = made.Nr() == unix.SYS_IOCTL
 	if f.home != in.home {
 		in.next = nil
 		known.file = nil // what happens to it is not seen here
-		f.home.Do(func(frame.Time) { f.serve(c, made.Arg(1), made.Arg(2)) })
+		f.home.Do(func(frame.Time) { f.serve(c, addr, n) })
 		if in.away++; in.away == moveAfter {
 			in.move(f.home)
 		}
@@ -155,7 +158,7 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 	}
 	in.away = 0
 	c.atEnd = true
-	f.serve(c, made.Arg(1), made.Arg(2))
+	f.serve(c, addr, n)
 	c.atEnd = false
 	known.process = c.process
 	in.next = nil
@@ -181,13 +184,19 @@ func (in *intake) answer() {
 func (in *intake) knows(k *seen, made *trap.Call, now frame.Time) bool {
 	return k.file != nil && k.thread == made.Thread() && k.fd == made.Int(0) && now < k.until && !k.file.ended &&
 		!k.file.closed &&
-		made.Nr() == unix.SYS_WRITE && made.Native()
+		commands(made)
 }
 
-// parse finds out to which file a call writes, nil if it is another call.
+// commands tells whether a call may carry a command.
+func commands(made *trap.Call) bool {
+	return made.Native() && (made.Nr() == unix.SYS_WRITE ||
+		made.Nr() == unix.SYS_IOCTL && uint32(made.Arg(1)) == abi.VerbsIoctl)
+}
+
+// parse finds out which file a call is a command for, nil if it is another call.
 func (in *intake) parse(k *seen, made *trap.Call, now frame.Time) {
 	*k = seen{}
-	if made.Nr() != unix.SYS_WRITE || !made.Native() {
+	if !commands(made) {
 		return
 	}
 	id, ok := in.proc.fileID(made.Thread(), made.Int(0))

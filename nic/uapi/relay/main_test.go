@@ -131,6 +131,9 @@ func (f *toyFile) Close() {
 	fmt.Fprintf(f.d.says, "closed %s\n", f.d.name)
 }
 
+// Ioctl implements abi.File.
+func (*toyFile) Ioctl(abi.Caller, uint64, []byte) error { return syscall.ENOTTY }
+
 func (f *toyFile) Cancel(c abi.Caller) bool {
 	for i, have := range f.waits {
 		if have == c {

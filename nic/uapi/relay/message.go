@@ -18,7 +18,7 @@ const (
 	// From the supervisor; ID is that of the call. With open and command a pidfd
 	// of Thread's process comes along if Hello says Below.
 	open    kind = iota + 1 // device Tail, with Flags of open(2), by Thread
-	command                 // File, of Len octets at Addr of Thread, written to descriptor number FD
+	command                 // File, of Len octets at Addr of Thread, written to descriptor number FD; Flags 1: an ioctl
 	cancel                  // the call has a signal to handle or its thread is gone
 	reply                   // to the question ID: Value, or Errno; may carry a descriptor
 	paper                   // the memory of a ledger comes along

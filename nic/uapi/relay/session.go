@@ -264,18 +264,43 @@ func (f *file) serve(c *caller, addr, n uint64) {
 	case n > maxCommand:
 		c.finish(unix.EINVAL)
 		return
-	case uint64(cap(f.buf)) < n:
-		f.buf = make([]byte, n)
 	}
-	b := f.buf[:n]
-	switch err := c.move(addr, b, false); {
+	switch b, err := f.read(c, addr, n); {
 	case err == errLeft && !c.opened:
 		c.openSpace(addr, n)
 		return
 	case err != nil:
 		c.finish(unix.EFAULT)
-		return
+	default:
+		f.carryOut(c, addr, b)
 	}
+}
+
+// read reads a command into the file's buffer. Errors: EFAULT, errLeft.
+func (f *file) read(c *caller, addr, n uint64) ([]byte, error) {
+	if !c.ioctl {
+		b := f.room(n)
+		return b, c.move(addr, b, false)
+	}
+	b := f.room(abi.IoctlHeaderLen)
+	err := c.move(addr, b, false)
+	if n := abi.IoctlLen(b); err == nil && n > len(b) {
+		b = f.room(uint64(n))
+		err = c.move(addr, b, false)
+	}
+	return b, err
+}
+
+// room is the file's buffer for n octets.
+func (f *file) room(n uint64) []byte {
+	if uint64(cap(f.buf)) < n {
+		f.buf = make([]byte, n)
+	}
+	return f.buf[:n]
+}
+
+// carryOut serves the command b, which was read from addr.
+func (f *file) carryOut(c *caller, addr uint64, b []byte) {
 	if !c.begin() { // what was read may be another program's
 		if c.forget() {
 			c.end(trap.Restart())
@@ -284,9 +309,12 @@ func (f *file) serve(c *caller, addr, n uint64) {
 	}
 	f.look()
 	var err error
-	if asksForBells(b) {
+	switch {
+	case c.ioctl:
+		err = f.Ioctl(c, addr, b)
+	case asksForBells(b):
 		err = f.giveBells(c, b)
-	} else {
+	default:
 		err = f.Command(c, b)
 	}
 	if !errors.Is(err, abi.Later) {

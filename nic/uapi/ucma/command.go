@@ -114,6 +114,9 @@ func (f *File) Command(c abi.Caller, b []byte) error {
 	return abi.Later
 }
 
+// Ioctl implements abi.File: there is none.
+func (f *File) Ioctl(abi.Caller, uint64, []byte) error { return syscall.ENOTTY }
+
 // Cancel implements abi.File. Only GET_EVENT can be taken back: what another
 // NIC's thread has been given is done, and answered soon.
 func (f *File) Cancel(c abi.Caller) bool {

@@ -125,6 +125,9 @@ func fields(values ...any) (b []byte) {
 
 // write sends octets as they are.
 func (c *client) write(b []byte) error {
+	if byIoctl {
+		return c.invoke(b)
+	}
 	return c.file.Command(c.prog, b)
 }
 

@@ -6,7 +6,7 @@ import "tapir/nic/uapi/abi"
 // What has no row the kernel does not know either; those that it leaves out are
 // the HCA driver kit's.
 var commands = [...]command{
-	abi.CmdGetContext:        {name: "GET_CONTEXT", in: 8, out: 8, uhw: true, serve: getContext},
+	abi.CmdGetContext:        {name: "GET_CONTEXT", in: 8, out: 8, uhw: true, first: true, serve: getContext},
 	abi.CmdQueryDevice:       {name: "QUERY_DEVICE", in: 8, out: deviceAttrLen, serve: queryDevice},
 	abi.CmdQueryPort:         {name: "QUERY_PORT", in: 16, out: portAttrLen, serve: queryPort},
 	abi.CmdAllocPD:           {name: "ALLOC_PD", in: 8, out: 4, uhw: true, serve: allocPD},

@@ -37,7 +37,7 @@ func (q *cq) destroy() error {
 		q.channel.pipe.forget(&q.comp)
 		q.channel.cqs--
 	}
-	q.f.async.forget(&q.async)
+	q.to.forget(&q.async)
 	q.ring.Free()
 	return nil
 }
@@ -82,9 +82,9 @@ func (r *request) createCQ(want newCQ) error {
 	if err := r.wantsUHW(ringLen); err != nil {
 		return err
 	}
-	q := &cq{target: target{f: f, user: want.user}}
+	q := &cq{target: r.target(want.user)}
 	if want.channel >= 0 {
-		ch, err := f.findChannel(r.c.Process(), want.channel)
+		ch, err := findChannel(f.channels, r.c.Process(), want.channel)
 		if err != nil {
 			return err
 		}

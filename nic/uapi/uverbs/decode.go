@@ -28,7 +28,9 @@ type command struct {
 	// out is the least room for the answer; 0: there is none.
 	out int
 	// uhw: a provider may append octets of its own to request and answer.
-	uhw   bool
+	uhw bool
+	// first: it makes the context, which all others need.
+	first bool
 	serve func(*request) error
 }
 
@@ -72,6 +74,8 @@ type request struct {
 	outLen   int    // its room, in octets
 	uhwLen   int    // the provider's room behind it
 	extended bool
+	io       *ioctl     // nil: it came by write(2)
+	events   *eventPipe // of the object that is made; nil: the file's first
 }
 
 // decode reads the header of b, as ib_uverbs_write does.
@@ -80,24 +84,30 @@ func (r *request) decode(b []byte) error {
 	if len(b) < headerLen {
 		return syscall.EINVAL
 	}
-	number := native.Uint32(b)
-	r.extended = number&extendedFlag != 0
-	table := commands[:]
-	if r.extended {
-		table = extended[:]
+	var err error
+	if r.cmd, r.extended, err = commandOf(uint64(native.Uint32(b))); err != nil {
+		return err
 	}
-	switch number &^= extendedFlag; {
-	case number > 0xff:
-		return syscall.EINVAL
-	case int(number) >= len(table) || table[number].serve == nil:
-		return syscall.EOPNOTSUPP
-	}
-	r.cmd = &table[number]
 	inWords, outWords := int(native.Uint16(b[4:])), int(native.Uint16(b[6:]))
 	if r.extended {
 		return r.decodeExtended(b, inWords*8, outWords*8)
 	}
 	return r.decodePlain(b, inWords*4, outWords*4)
+}
+
+// commandOf finds a command by its number, with extendedFlag if it is one.
+func commandOf(number uint64) (cmd *command, wide bool, err error) {
+	table := commands[:]
+	if wide = number&extendedFlag != 0; wide {
+		table = extended[:]
+	}
+	switch number &^= extendedFlag; {
+	case number > 0xff:
+		return nil, wide, syscall.EINVAL
+	case int(number) >= len(table) || table[number].serve == nil:
+		return nil, wide, syscall.EOPNOTSUPP
+	}
+	return &table[number], wide, nil
 }
 
 // decodePlain: both lengths are in words of 4 octets, that of the request with
@@ -165,11 +175,14 @@ func length[T any](r *request) uint32 { return uint32(min(r.outLen, int(unsafe.S
 // the program has, and behind it the provider's part.
 func (r *request) answer(core, uhw []byte) error {
 	n := r.outLen + min(r.uhwLen, len(uhw))
-	if n == 0 {
+	if n == 0 && r.io == nil {
 		return nil
 	}
 	whole := make([]byte, n)
 	copy(whole[:r.outLen], core)
+	if r.io != nil {
+		return r.scatter(whole[:r.outLen], uhw)
+	}
 	copy(whole[r.outLen:], uhw)
 	return r.c.Write(r.answerAt, whole)
 }

@@ -12,34 +12,53 @@ import (
 
 // getContext serves GET_CONTEXT{response} -> {async_fd, num_comp_vectors}.
 func getContext(r *request) error {
-	f := r.f
-	if f.ctx != nil {
-		return syscall.EINVAL
-	}
-	client := f.server.client
-	if client == nil {
-		return al.ErrLeaving
-	}
-	ctx, err := client.Open(f, f)
+	ctx, err := r.newContext()
 	if err != nil {
 		return err
 	}
-	pipe, program, err := newEventPipe(asyncEventLen)
+	ch, err := r.newChannel(asyncEventLen)
 	if err != nil {
 		_ = ctx.Close()
 		return err
 	}
-	number, err := r.c.Install(program, syscall.O_CLOEXEC)
-	if err == nil {
-		err = r.answer(words(uint32(number), uint32(ctx.Query().CNQs)), nil)
-	}
-	if err != nil {
-		pipe.close()
+	if err := r.answer(words(uint32(ch.number), uint32(ctx.Query().CNQs)), nil); err != nil {
+		ch.pipe.close()
 		_ = ctx.Close()
 		return err
 	}
-	f.ctx, f.async = ctx, pipe
+	r.f.ctx, r.f.asyncs = ctx, []*channel{ch}
 	return nil
+}
+
+// getContextMethod serves GET_CONTEXT of ioctl(2) -> {u32 num_comp_vectors, u32, u64
+// core_support}, whose asynchronous events are asked for apart.
+func getContextMethod(r *request) error {
+	ctx, err := r.newContext()
+	if err != nil {
+		return err
+	}
+	if err := r.answer(words(uint32(ctx.Query().CNQs), 0, coreSupport, 0), nil); err != nil {
+		_ = ctx.Close()
+		return err
+	}
+	r.f.ctx = ctx
+	return nil
+}
+
+// coreSupport is IB_UVERBS_CORE_SUPPORT_OPTIONAL_MR_ACCESS.
+const coreSupport = 1
+
+// newContext opens the device once for the file.
+func (r *request) newContext() (*al.Context, error) {
+	f := r.f
+	switch client := f.server.client; {
+	case f.ctx != nil:
+		return nil, syscall.EINVAL
+	case client == nil:
+		return nil, al.ErrLeaving
+	default:
+		return client.Open(f, f)
+	}
 }
 
 // Bits of ibv_device_cap_flags.

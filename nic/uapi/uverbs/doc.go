@@ -11,6 +11,8 @@
 // File.Close.
 //
 // Layouts are those of include/uapi/rdma/ib_user_verbs.h and rdma_user_rxe.h,
-// errnos those of the kernel's drivers/infiniband/core/uverbs_cmd.c. An ioctl on
-// the descriptor answers ENOTTY by itself, after which libibverbs writes.
+// errnos those of the kernel's drivers/infiniband/core/uverbs_cmd.c and
+// uverbs_ioctl.c. Newer libibverbs asks by ioctl(2): a method (methods) has
+// attributes, of which the request of a command is made, and INVOKE_WRITE brings any
+// command. Methods that the rxe driver has not either fail with EPROTONOSUPPORT.
 package uverbs

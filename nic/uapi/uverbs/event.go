@@ -20,10 +20,23 @@ type target struct {
 	f     *File
 	user  uint64 // the program's name of it, in events
 	async source
+	to    *eventPipe
+}
+
+// target is what the events of the object that a command makes are about.
+func (r *request) target(user uint64) target {
+	t := target{f: r.f, user: user, to: r.events}
+	if t.to == nil && len(r.f.asyncs) > 0 {
+		t.to = r.f.asyncs[0].pipe
+	}
+	if t.to == nil {
+		t.to = &eventPipe{w: -1}
+	}
+	return t
 }
 
 // AsyncEvent implements al.EventHandler.
-func (t *target) AsyncEvent(ev al.Event, _ frame.Time) { t.f.pushAsync(&t.async, t.user, ev.Type) }
+func (t *target) AsyncEvent(ev al.Event, _ frame.Time) { pushAsync(t.to, &t.async, t.user, ev.Type) }
 
 // eventsRead is what the command that destroys the object answers.
 func (t *target) eventsRead() []uint32 { return []uint32{t.async.read} }
@@ -194,25 +207,55 @@ func createCompChannel(r *request) error {
 	if len(f.channels) >= f.ctx.Query().MaxCQ {
 		return syscall.ENOMEM
 	}
-	pipe, program, err := newEventPipe(compEventLen)
+	ch, err := r.newChannel(compEventLen)
 	if err != nil {
 		return err
+	}
+	f.channels = append(f.channels, ch)
+	return r.answer(words(uint32(ch.number)), nil)
+}
+
+// newChannel makes a channel for events of that many octets.
+func (r *request) newChannel(size int) (*channel, error) {
+	pipe, program, err := newEventPipe(size)
+	if err != nil {
+		return nil, err
 	}
 	number, err := r.c.Install(program, syscall.O_CLOEXEC)
 	if err != nil {
 		pipe.close()
-		return err
+		return nil, err
 	}
-	f.channels = append(f.channels, &channel{pipe: pipe, number: number, pid: r.c.Process()})
-	return r.answer(words(uint32(number)), nil)
+	return &channel{pipe: pipe, number: number, pid: r.c.Process()}, nil
 }
 
-// findChannel returns the newest channel with that descriptor that someone has
-// open, preferably of the process itself: a child's may be numbered as its
+// allocAsync serves ASYNC_EVENT_ALLOC -> {fd}.
+func allocAsync(r *request) error {
+	f := r.f
+	f.asyncs = slices.DeleteFunc(f.asyncs, func(ch *channel) bool {
+		if ch.pipe.abandoned() {
+			ch.pipe.countRead()
+			ch.pipe.close()
+		}
+		return ch.pipe.w < 0 && ch != f.asyncs[0] // whose events are all objects' that have no other
+	})
+	if len(f.asyncs) >= f.ctx.Query().MaxCQ {
+		return syscall.ENOMEM
+	}
+	ch, err := r.newChannel(asyncEventLen)
+	if err != nil {
+		return err
+	}
+	f.asyncs = append(f.asyncs, ch)
+	return r.answer(words(uint32(ch.number)), nil)
+}
+
+// findChannel returns the newest of the channels with that descriptor that someone
+// has open, preferably of the process itself: a child's may be numbered as its
 // parent's.
-func (f *File) findChannel(pid int, number int32) (*channel, error) {
+func findChannel(channels []*channel, pid int, number int32) (*channel, error) {
 	var found *channel
-	for _, ch := range f.channels {
+	for _, ch := range channels {
 		better := found == nil || ch.pid == pid || found.pid != pid
 		if ch.number == int(number) && better && !ch.pipe.abandoned() {
 			found = ch

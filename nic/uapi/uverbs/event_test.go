@@ -108,7 +108,7 @@ func TestAbandonedChannels(t *testing.T) {
 		t.Error("a channel that nobody reads has a descriptor")
 	}
 	w.prog.CloseFiles()
-	if ch, err := f.findChannel(100, int32(ch)); err == nil {
+	if ch, err := findChannel(f.channels, 100, int32(ch)); err == nil {
 		t.Errorf("a closed channel is found: %+v", ch)
 	}
 	w.arm(cq)

@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"iter"
 	"slices"
 	"syscall"
 
@@ -8,6 +9,7 @@ import (
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/doorbell"
+	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -15,18 +17,20 @@ import (
 // implements abi.File and hears of the device's events.
 type File struct {
 	server   *Server
+	view     View
 	arena    *ring.Arena
 	ctx      *al.Context // nil: GET_CONTEXT has not come, or the device is gone
 	leaving  bool        // DEVICE_FATAL was sent
 	gone     bool        // the device is gone: every command fails with EIO
 	closed   bool
-	async    *eventPipe // closed until GET_CONTEXT
+	asyncs   []*channel // of asynchronous events, the first made first
 	channels []*channel
 	sweepAt  int // number of channels at which some may be closed
 	handles  handles
 	bells    *doorbell.Bells // nil: everything comes by command
 	pids     []int           // processes that have used the file
 	req      request
+	io       ioctl // of req
 }
 
 // Command implements abi.File. No command is answered later.
@@ -45,7 +49,12 @@ func (f *File) serve(r *request, b []byte) error {
 	if err := r.decode(b); err != nil {
 		return err
 	}
-	if f.ctx == nil && r.cmd != &commands[abi.CmdGetContext] {
+	return f.carryOut(r)
+}
+
+// carryOut serves a command that was decoded.
+func (f *File) carryOut(r *request) error {
+	if f.ctx == nil && !r.cmd.first {
 		return syscall.EINVAL
 	}
 	f.note(r.c.Process())
@@ -54,6 +63,19 @@ func (f *File) serve(r *request, b []byte) error {
 	err := errnos.Of(r.cmd.serve(r))
 	r.traceErr(StepAnswered, err)
 	return err
+}
+
+// gidTable is how many entries the GID table has that programs see.
+const gidTable = verbs.MaxGIDs
+
+// gids are the used entries of the table that the program sees: the first of the
+// NIC's is that of the MAC address.
+func (f *File) gids() []verbs.GID {
+	all := f.server.ca.Verbs().GIDs()
+	if f.view.IPGIDs {
+		return all[min(1, len(all)):]
+	}
+	return all[:min(1, len(all))]
 }
 
 // Process is the id of a process that uses the file: the one that opened it, while it
@@ -75,10 +97,22 @@ func (f *File) note(pid int) {
 	f.pids = append(f.pids, pid)
 }
 
+// pipes are those of all events.
+func (f *File) pipes() iter.Seq[*channel] {
+	return func(yield func(*channel) bool) {
+		for _, list := range [][]*channel{f.asyncs, f.channels} {
+			for _, ch := range list {
+				if !yield(ch) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // retry sends events that found a pipe full.
 func (f *File) retry() {
-	f.async.flush()
-	for _, ch := range f.channels {
+	for ch := range f.pipes() {
 		ch.pipe.flush()
 	}
 }
@@ -122,11 +156,10 @@ func (f *File) Close() {
 	}
 	f.closed = true
 	f.reclaim(f.server.ca.Now())
-	f.async.close()
-	for _, ch := range f.channels {
+	for ch := range f.pipes() {
 		ch.pipe.close()
 	}
-	f.channels = nil
+	f.channels, f.asyncs = nil, nil
 	f.arena.Close()
 }
 
@@ -152,7 +185,9 @@ func (f *File) AsyncEvent(ev al.Event, _ frame.Time) {
 		return
 	}
 	f.leaving = f.leaving || fatal
-	f.pushAsync(nil, uint64(ev.Port), ev.Type)
+	for _, ch := range f.asyncs {
+		pushAsync(ch.pipe, nil, uint64(ev.Port), ev.Type)
+	}
 	if fatal {
 		f.server.ca.Verbs().Defer(func(now frame.Time) {
 			f.gone = true
@@ -167,9 +202,9 @@ const (
 	asyncEventLen = 16 // user handle or port, u32 type, u32 0
 )
 
-func (f *File) pushAsync(of *source, element uint64, t al.EventType) {
+func pushAsync(to *eventPipe, of *source, element uint64, t al.EventType) {
 	n := note{of: of}
 	native.PutUint64(n.data[:], element)
 	native.PutUint32(n.data[8:], uint32(t))
-	f.async.push(n)
+	to.push(n)
 }

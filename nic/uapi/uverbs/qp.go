@@ -34,7 +34,7 @@ func (q *qp) destroy() error {
 		return err
 	}
 	delete(q.f.server.qps, q.v.Num())
-	q.f.async.forget(&q.async)
+	q.to.forget(&q.async)
 	q.freeRings()
 	return nil
 }
@@ -96,7 +96,7 @@ func (r *request) createQP(in body) error {
 	if err := checkType(in.u8(45)); err != nil {
 		return err
 	}
-	q := &qp{target: target{f: r.f, user: in.u64(0)}, caps: abi.Get[abi.QPCaps](in[24:])}
+	q := &qp{target: r.target(in.u64(0)), caps: abi.Get[abi.QPCaps](in[24:])}
 	p, cfg, err := r.qpConfig(in, &q.caps)
 	if err != nil {
 		return err

@@ -56,8 +56,23 @@ func (s *Server) Remove(d *al.Device, now frame.Time) {
 	}
 }
 
-// Open makes a File; it is an abi.Opener.
-func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {
+// View is what programs see of the device otherwise than the NIC does.
+type View struct {
+	IPGIDs bool   // of the GID table, those of IP addresses alone; else that of the MAC address
+	Netdev uint32 // index of the device's network interface; 0: none
+}
+
+// Open makes a File that shows the device as it is; it is an abi.Opener.
+func (s *Server) Open(c abi.Caller, flags int) (abi.File, int, error) {
+	return s.OpenAs(View{})(c, flags)
+}
+
+// OpenAs returns the abi.Opener of files that show the device by v.
+func (s *Server) OpenAs(v View) abi.Opener {
+	return func(c abi.Caller, _ int) (abi.File, int, error) { return s.open(c, v) }
+}
+
+func (s *Server) open(c abi.Caller, v View) (abi.File, int, error) {
 	arena, err := ring.NewArena()
 	if err != nil {
 		return nil, -1, err
@@ -67,7 +82,7 @@ func (s *Server) Open(c abi.Caller, _ int) (abi.File, int, error) {
 		arena.Close()
 		return nil, -1, err
 	}
-	f := &File{server: s, arena: arena, pids: []int{c.Process()}, async: &eventPipe{w: -1}}
+	f := &File{server: s, arena: arena, view: v, pids: []int{c.Process()}}
 	f.req.f = f
 	return f, fd, nil
 }

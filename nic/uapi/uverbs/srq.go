@@ -18,7 +18,7 @@ func (s *srq) destroy() error {
 	if err := s.v.Destroy(); err != nil {
 		return err
 	}
-	s.f.async.forget(&s.async)
+	s.to.forget(&s.async)
 	s.ring.Free()
 	return nil
 }
@@ -63,7 +63,7 @@ func (r *request) createSRQ(want newSRQ) error {
 	if want.maxWR == 0 || want.maxWR > uint32(l.MaxSRQWR) || want.maxSGE > uint32(l.MaxSGE) || want.limit > want.maxWR {
 		return syscall.EINVAL
 	}
-	s := &srq{target: target{f: r.f, user: want.user}}
+	s := &srq{target: r.target(want.user)}
 	return r.create(s, func() error { return s.create(r, p, want) }, func(h uint32) (core, uhw []byte) {
 		s.v.Private = s
 		attr, num := s.v.Query(), s.v.Num()

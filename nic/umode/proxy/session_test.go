@@ -93,6 +93,9 @@ func (d *toy) Command(c abi.Caller, b []byte) error {
 	return syscall.EOPNOTSUPP
 }
 
+// Ioctl implements abi.File.
+func (*toy) Ioctl(abi.Caller, uint64, []byte) error { return syscall.ENOTTY }
+
 func (d *toy) Cancel(c abi.Caller) bool {
 	was := d.waits == c
 	d.waits = nil

@@ -1,18 +1,18 @@
 # Runs rdma-core's own tests of pyverbs and prints a line for each: outcome and
-# name. Usage: run.py DIRECTORY DEVICE, with the tests in DIRECTORY/tests.
+# name. Usage: run.py DIRECTORY DEVICE [MODULE...], with the tests in DIRECTORY/tests.
 import importlib
 import os
 import sys
 import unittest
 
-directory, device = sys.argv[1:]
+directory, device, *modules = sys.argv[1:]
 tests = os.path.join(directory, 'tests')
 sys.path[:0] = [directory, tests]
 sys.argv[1:] = ['--dev', device]
 import args_parser
 args_parser.parser.parse_args()
 sys.modules['tests.args_parser'] = args_parser
-names = sorted(f[:-3] for f in os.listdir(tests) if f.startswith('test_') and f.endswith('.py'))
+names = modules or sorted(f[:-3] for f in os.listdir(tests) if f.startswith('test_') and f.endswith('.py'))
 foreign = ('test_mlx5', 'test_efa', 'test_cuda')  # other makers' devices
 names = [n for n in names if not n.startswith(foreign)]
 

@@ -122,14 +122,17 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 		return closing(d, err)
 	}
 	for changed := true; ctx.Err() == nil; {
-		if changed {
+		if changed && d.Acquired() {
 			if err := o.told(w, d); err != nil {
 				return closing(d, err)
 			}
 		}
 		switch {
 		case d.Closed() || !d.Acquired(): // the PF's driver has ended: once it is back, from the beginning
-			if d.Acquire() == nil && o.start(d) == nil {
+			if d.Acquire() == nil {
+				if err := o.start(d); err != nil {
+					return closing(d, err)
+				}
 				_, err := d.ReadBulletin()
 				changed = err == nil
 				continue

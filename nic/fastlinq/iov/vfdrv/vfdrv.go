@@ -167,9 +167,7 @@ func (d *Driver) log(format string, args ...any) {
 // is left.
 func (d *Driver) Acquire() error {
 	want := d.cfg.Want
-	if d.Closed() {
-		d.forget()
-	}
+	d.forget() // with what the PF has written since it closed the channel
 	d.caps = d.cfg.Capabilities | tlv.VF100G
 	for n, reset := 1, false; ; n++ {
 		q := &tlv.AcquireRequest{Want: want, BulletinAddr: bulletinAddr, BulletinSize: uint32(d.cfg.BulletinSize)}

@@ -1,11 +1,13 @@
 package nic
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"tapir/nic/fastlinq"
+	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/iov"
 	"tapir/nic/fastlinq/iov/tlv"
 	"tapir/nic/fastlinq/iov/vfdrv"
@@ -139,8 +141,8 @@ func TestVFMalicious(t *testing.T) {
 		t.Errorf("%+v", row)
 	}
 	if !r.said("VF 1 (absolute 1) is malicious: VPORT_TEARDOWN with open queues") ||
-		r.counter("vf1_malicious") != 1 || r.counter("vf0_malicious") != 0 {
-		t.Errorf("counted %d", r.counter("vf1_malicious"))
+		r.counter("vf1_malicious") != 1 || r.counter("vf0_malicious") != 0 || r.ethtoolStat("vf1_malicious") != 1 {
+		t.Errorf("counted %d, by ethtool -S %d", r.counter("vf1_malicious"), r.ethtoolStat("vf1_malicious"))
 	}
 	r.refused(tlv.Malicious, d.SetMTU(1400))
 	r.passes(1, r.mac[0], mac, 0)
@@ -160,7 +162,22 @@ func TestVFMalicious(t *testing.T) {
 // bulletin board that the channel is closed. Afterwards VFs work again by themselves, with
 // the policies that they had, and the driver outside once it acquires its VF again.
 func TestVFPFRecovery(t *testing.T) {
-	for _, hw := range []bool{false, true} {
+	lost := map[string]func(r *vfRig){
+		"process kill": func(r *vfRig) { r.dev.MFW().ProcessKill(0); r.dev.Manage(r.w.now) },
+		"auto_recover": func(r *vfRig) {
+			r.setting("auto_recover", "1")
+			r.dev.begin(r.w.now)
+			fastlinq.Of(r.dev.Hardware).Core().Lead().HWError(ecore.FWAssert, errors.New("a ramrod that must not be"))
+		},
+		"MCP reset": func(r *vfRig) {
+			r.setting("mfw", "stuck")
+			r.setting("link_speed", "25G")
+			r.run(10 * time.Second) // the driver gives the firmware up
+			r.setting("mfw", "running")
+		},
+	}
+	for name, lose := range lost {
+		hw := name == "process kill" // what the channel is makes no difference
 		r := newVFs(t, Config{}, fastlinq.SRIOV{HWChannel: hw}, 3)
 		d := r.hand(2, vfdrv.Config{})
 		r.ok(d.Acquire())
@@ -171,19 +188,15 @@ func TestVFPFRecovery(t *testing.T) {
 		r.set(0, "mac", "02:00:00:00:00:77")
 		r.passes(0, r.mac[1], r.mac[0], 1<<1)
 		r.passes(2, r.mac[1], mac, 1<<1)
-		recover := func() {
-			r.dev.MFW().ProcessKill(0)
-			r.dev.Manage(r.w.now)
-			r.b.Poll(r.w.now)
-		}
-		recover()
+		lose(r)
+		r.b.Poll(r.w.now)
 		if r.vfs[0].up || r.vfs[1].up {
-			t.Error("a VF has its link while the PF recovers")
+			t.Errorf("%s: a VF has its link while the PF recovers", name)
 		}
 		r.clear()
 		r.passes(0, r.mac[1], r.mac[0], 0)
 		if changed, err := d.ReadBulletin(); !changed || err != nil || !d.Closed() {
-			t.Errorf("the bulletin: %v %v %+v", changed, err, d.Bulletin())
+			t.Errorf(name+": the bulletin: %v %v %+v", changed, err, d.Bulletin())
 		}
 		if err := d.SetMTU(1400); err == nil {
 			t.Error("a message by a closed channel")
@@ -191,7 +204,7 @@ func TestVFPFRecovery(t *testing.T) {
 		r.run(200 * time.Millisecond)
 		r.clear()
 		if !r.vfs[0].up || r.mac[0] != (ether.Addr{2, 0, 0, 0, 0, 0x77}) {
-			t.Fatalf("the VF does not come back as it was: %v %v %+v", r.vfs[0].up, r.mac[0], r.b.Show()[0])
+			t.Fatalf("%s: the VF does not come back as it was: %v %v %+v", name, r.vfs[0].up, r.mac[0], r.b.Show()[0])
 		}
 		r.passes(0, r.mac[1], r.mac[0], 1<<1)
 		r.passes(1, r.mac[0], r.mac[1], 1<<0)

@@ -327,10 +327,7 @@ func (c *engines) waiting() (n int) {
 func (d display) Counters() (list []view.Counter) {
 	c := d.cmt
 	if c == nil {
-		if d.bridge != nil {
-			list = d.bridge.Counters()
-		}
-		return list
+		return d.sriov.counters()
 	}
 	s := c.steering.Stats()
 	list = []view.Counter{
@@ -339,10 +336,10 @@ func (d display) Counters() (list []view.Counter) {
 		view.Count("engine_pinned", s.Pinned), view.Count("engine_resteered", s.Resteered),
 		view.Count("engine_resent", c.resent),
 	}
-	if c.second == nil {
-		return list
+	if c.second != nil {
+		list = append(list, view.Count("engine_ring_batches", c.second.in.Stats().Batches))
 	}
-	return append(list, view.Count("engine_ring_batches", c.second.in.Stats().Batches))
+	return append(list, d.sriov.counters()...)
 }
 
 // SecondEngine is the second engine, nil if there is one.

@@ -20,11 +20,12 @@ var tpaStats = []string{"coalesced_pkts", "coalesced_events", "coalesced_aborts_
 	"coalesced_bytes"}
 
 // Describe implements hardware.View. In the driver's order the counters of the host
-// function's queues come first, those of the vport among the port's.
+// function's queues come first, those of the vport among the port's, and those of VFs last.
 func (d display) Describe(e *view.EthtoolInfo) {
 	e.FirmwareVersion, e.BootVersion, e.StormVersion = d.firmwareVersion(), d.bootVersion(), fw.Wanted.String()
 	e.Link, e.Pause, e.Features = d.ethtoolLink(), d.pause(), d.features()
 	if d.function == nil {
+		e.Stats = append(e.Stats, d.sriov.counters()...)
 		return
 	}
 	s := d.function.Settings()
@@ -48,7 +49,7 @@ func (d display) Describe(e *view.EthtoolInfo) {
 	for _, q := range queues {
 		all = append(all, view.Count(q.Name, q.Value))
 	}
-	e.Stats = append(all, e.Stats...)
+	e.Stats = slices.Concat(all, e.Stats, d.sriov.counters())
 }
 
 // sum adds the counters of two engines; one that has failed has no queues.

@@ -152,6 +152,14 @@ func (v *sriov) heard(e spq.Event, _ frame.Time) error {
 	return nil
 }
 
+// counters are those of VFs, none without SR-IOV.
+func (v *sriov) counters() []view.Counter {
+	if v.bridge == nil {
+		return nil
+	}
+	return v.bridge.Counters()
+}
+
 // rows are the events of VFs that there were.
 func (v *sriov) rows() []view.DeviceRow {
 	if v.messages == 0 {

@@ -190,9 +190,12 @@ func (o *options) granted(w io.Writer, d *fastlinq.VFDriver) error {
 func (o *options) told(w io.Writer, d *fastlinq.VFDriver) error {
 	l, speed := d.LinkState()
 	mac, forced := d.ForcedMAC()
+	vxlan, geneve := d.UDPPorts()
 	if o.json {
 		return json.NewEncoder(w).Encode(map[string]any{"version": d.Bulletin().Version, "up": l.Up != 0,
-			"speed": speed, "mac": mac, "forced_mac": forced, "vlan": d.ForcedVLAN(), "closed": d.Closed()})
+			"speed": speed, "mac": mac, "forced_mac": forced, "vlan": d.ForcedVLAN(), "closed": d.Closed(),
+			"autoneg": d.LinkParams().Autoneg != 0, "advertised": d.LinkParams().AdvSpeeds, "speeds": d.LinkCaps(),
+			"vxlan_port": vxlan, "geneve_port": geneve})
 	}
 	state := "down"
 	if l.Up != 0 {
@@ -207,6 +210,12 @@ func (o *options) told(w io.Writer, d *fastlinq.VFDriver) error {
 	}
 	if vlan := d.ForcedVLAN(); vlan != 0 {
 		text += fmt.Sprintf(", VLAN %d (forced)", vlan)
+	}
+	if vxlan != 0 {
+		text += fmt.Sprintf(", VXLAN port %d", vxlan)
+	}
+	if geneve != 0 {
+		text += fmt.Sprintf(", Geneve port %d", geneve)
 	}
 	if d.Closed() {
 		text += ", channel closed: the PF's driver has ended"

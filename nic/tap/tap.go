@@ -294,6 +294,23 @@ func (t *TAP) SetCarrier(on bool) error {
 	return nil
 }
 
+// Moved returns the name that the interface has now and the network namespace that it is in,
+// which the caller closes: it may have been moved and renamed there.
+func (t *TAP) Moved() (name string, ns *os.File, err error) {
+	ifr, err := unix.NewIfreq("")
+	if err == nil {
+		err = unix.IoctlIfreq(t.fd, unix.TUNGETIFF, ifr)
+	}
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: TUNGETIFF: %w", t.name, err)
+	}
+	fd, err := unix.IoctlRetInt(t.fd, unix.TUNGETDEVNETNS)
+	if err != nil {
+		return "", nil, fmt.Errorf("%s: TUNGETDEVNETNS: %w", t.name, err)
+	}
+	return ifr.Name(), os.NewFile(uintptr(fd), "netns"), nil
+}
+
 // Close closes the queue; a TAP that Open made goes with it.
 func (t *TAP) Close() error {
 	if t.fd < 0 {

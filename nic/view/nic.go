@@ -4,6 +4,8 @@ package view
 
 import (
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"tapir/nic/param"
 	"tapir/wire/ether"
@@ -130,6 +132,14 @@ type StatInfo struct {
 type Counter struct {
 	Name  string `json:"name"`
 	Value uint64 `json:"value"`
+}
+
+// OfVF splits the counter of a PF about a VF, such as vf0_rx_packets, into the VF's number
+// and the name there. False: it is about none.
+func (c Counter) OfVF() (vf int, name string, ok bool) {
+	number, name, _ := strings.Cut(strings.TrimPrefix(c.Name, "vf"), "_")
+	vf, err := strconv.Atoi(number)
+	return vf, name, err == nil && strings.HasPrefix(c.Name, "vf")
 }
 
 // ParamInfo describes a setting and its present value for display.

@@ -187,6 +187,36 @@ rc 1
 	differ(t, program(t, "numvfs: 2, vfs: [{mac: '02:00:00:00:00:09'}]", text), want)
 }
 
+// The counters of each VF are the same in ip -s, in ethtool -S of the PF and of the VF, and in
+// metrics.
+func TestStatistics(t *testing.T) {
+	const text = `t=$(readlink /proc/$PPID/exe)
+python3 -c '
+import socket
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.bind(("pfv0", 0))
+for i in range(7): s.send(b"\377" * 6 + bytes.fromhex("02000000000688b5") + bytes(46))'
+of() { $t ethtool -S $1 | sed -n "s/^ *$2: //p"; }
+until [ "$(of pfv1 rx_packets)" -ge 7 ]; do sleep 0.01; done
+n=$(of pfv1 rx_packets); [ "$(of eth1 vf1_rx_packets)" = "$n" ] && echo PF
+[ "$(ip -s -j link show eth1 | sed 's/.*"vf":1,.*"stats":{"rx":{"bytes":[0-9]*,"packets":\([0-9]*\).*/\1/')" = "$n" ] && echo ip
+python3 - $XDG_RUNTIME_DIR/tapir/pf.sock <<'P' | grep -q "^tapir_nic_vf_rx_packets_total{nic=\"pf\",vf=\"1\"} $n$" && echo metrics
+import socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.connect(sys.argv[1])
+s.send(b"GET /metrics HTTP/1.0\r\n\r\n")
+print(b"".join(iter(lambda: s.recv(65536), b"")).decode())
+P
+$t ethtool -k pfv1 2>&1; [ $? = 1 ]
+`
+	const want = `PF
+ip
+metrics
+tapir: pfv1 is a virtual function of pf: of those there is -S, and tapir vf show pf
+`
+	differ(t, program(t, "vfs: [{mac: '02:00:00:00:00:06'}, {}]", text), want)
+}
+
 // The recording is what netdevsim of Debian's kernel says now.
 func TestNetdevsim(t *testing.T) {
 	if !*interop && !*record {

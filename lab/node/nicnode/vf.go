@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
@@ -32,7 +33,10 @@ type vfs struct {
 type vfHost struct {
 	node.Space
 	id    int
-	index int // of the interface
+	index int         // of the interface; 0: it is closed
+	name  string      // that it has now
+	lost  atomic.Bool // it is gone, with a namespace that it was moved to
+	away  bool        // it was moved to another namespace
 	tap   *node.TAP
 	ports node.Ports
 	undo  link.Undo
@@ -96,7 +100,7 @@ func (n *Node) SetNumVFs(count int) (err error) {
 		return lost
 	}
 	for id := len(v.hosts); id < count && err == nil; id++ {
-		if err = v.add(id); err != nil {
+		if err = v.add(id, false); err != nil {
 			err = fmt.Errorf("VF %d: %w", id, err)
 			v.clear()
 			_ = n.DoWait(func(frame.Time) { _ = v.bridge.IOV().SetNumVFs(0) })
@@ -110,8 +114,8 @@ func (n *Node) VFNetdevs() (list []string) {
 	n.vfs.mu.Lock()
 	defer n.vfs.mu.Unlock()
 	for _, h := range n.vfs.hosts {
-		name := h.tap.Name()
-		if n.cfg.SRIOV.VF(n.cfg.Name, h.id).NetNS != "" {
+		name := h.name
+		if h.away || n.cfg.SRIOV.VF(n.cfg.Name, h.id).NetNS != "" {
 			name = ""
 		}
 		list = append(list, name)
@@ -139,10 +143,12 @@ func (v *vfs) end(h *vfHost) {
 		}
 	})
 	h.undo.Run()
+	h.ports, h.index = nil, 0
 }
 
-// add opens the host TAP of a VF, and gives it to the VF.
-func (v *vfs) add(id int) (err error) {
+// add opens the host TAP of a VF, and gives it to the VF, with the policies of the
+// configuration unless they were given before.
+func (v *vfs) add(id int, again bool) (err error) {
 	n, want := v.n, v.n.cfg.SRIOV.VF(v.n.cfg.Name, id)
 	set, err := fastlinq.ParseVFSet(want.Policies)
 	if err != nil && len(want.Policies) > 0 {
@@ -161,7 +167,7 @@ func (v *vfs) add(id int) (err error) {
 		&h.undo); err != nil {
 		return err
 	}
-	if lost := n.DoWait(func(frame.Time) { err = v.attach(h, set, len(want.Policies) > 0) }); lost != nil {
+	if lost := n.DoWait(func(frame.Time) { err = v.attach(h, set, len(want.Policies) > 0 && !again) }); lost != nil {
 		h.tap.Close()
 		return lost
 	}
@@ -197,7 +203,11 @@ func (v *vfs) attach(h *vfHost, set fastlinq.VFSet, given bool) error {
 	for i, q := range h.tap.Queues {
 		p := n.Loop.AddQueue(port, q, n.cfg.MTU+linkHeaders)
 		p.SetIndex(i)
-		p.OnLoss(func(error) { vf.Close() })
+		p.OnLoss(func(error) {
+			vf.Close()
+			h.lost.Store(true)
+			n.Poke()
+		})
 		h.ports = append(h.ports, p)
 	}
 	if given {
@@ -205,8 +215,8 @@ func (v *vfs) attach(h *vfHost, set fastlinq.VFSet, given bool) error {
 			return err
 		}
 	}
-	err := vf.Open(fastlinq.VFNetdev{Host: vfLink{h.ports}, Vnet: n.cfg.HostVnet(), Queues: n.cfg.SRIOV.Queues,
-		MTU:     n.cfg.MTU,
+	err := vf.Open(fastlinq.VFNetdev{Name: h.tap.Name(), Host: vfLink{h.ports}, Vnet: n.cfg.HostVnet(),
+		Queues: n.cfg.SRIOV.Queues, MTU: n.cfg.MTU,
 		Carrier: func(up bool) { _ = h.tap.SetCarrier(up) }, // fails only on a TAP that is gone
 		Address: func(ether.Addr) { n.Poke() }})
 	h.mac = vf.MAC()
@@ -220,7 +230,7 @@ func (v *vfs) ready(h *vfHost, want nicconf.VF) error {
 	if err != nil {
 		return err
 	}
-	h.index = d.Index
+	h.index, h.name = d.Index, name
 	if err := node.InOrder(
 		func() error { return h.Links.SetMAC(name, net.HardwareAddr(h.mac[:])) },
 		func() error { return h.Links.SetMTU(name, h.mtu) },
@@ -229,8 +239,9 @@ func (v *vfs) ready(h *vfHost, want nicconf.VF) error {
 	); err != nil {
 		return err
 	}
+	index := h.index
 	stop, err := h.Links.Follow(func(d link.Netdev) {
-		if d.Index == h.index {
+		if d.Index == index {
 			v.n.Poke()
 		}
 	})
@@ -247,17 +258,28 @@ func (v *vfs) round() {
 		return
 	}
 	defer v.mu.Unlock()
-	for _, h := range v.hosts {
-		if d, err := h.Links.NetdevAt(h.index); err == nil {
-			if err := v.follow(h, d); err != nil {
-				v.n.Warn("VF %d: %v", h.id, err)
+	for i, h := range v.hosts {
+		if h.lost.Swap(false) {
+			if err := v.renew(i); err != nil {
+				v.n.Warn("VF %d: its host TAP is gone: %v", h.id, err)
 			}
+			continue
+		}
+		if h.index == 0 {
+			continue
+		}
+		err := h.look(func(s node.Space, d link.Netdev) error {
+			h.name = d.Name
+			return v.follow(h, s.Links, d)
+		})
+		if err != nil {
+			v.n.Warn("VF %d: %v", h.id, err)
 		}
 	}
 }
 
 // follow brings one VF and its interface together.
-func (v *vfs) follow(h *vfHost, d link.Netdev) (err error) {
+func (v *vfs) follow(h *vfHost, links *link.Net, d link.Netdev) (err error) {
 	mac, mtu := ether.Addr(d.MAC), d.MTU
 	var is ether.Addr
 	_ = v.n.DoWait(func(frame.Time) { // fails if the node ends
@@ -282,12 +304,12 @@ func (v *vfs) follow(h *vfHost, d link.Netdev) (err error) {
 		}
 	})
 	if h.mac = is; !is.IsZero() && is != mac {
-		if back := h.Links.SetMAC(d.Name, net.HardwareAddr(is[:])); back != nil {
+		if back := links.SetMAC(d.Name, net.HardwareAddr(is[:])); back != nil {
 			return back
 		}
 	}
 	if mtu != h.mtu {
-		if back := h.Links.SetMTU(d.Name, h.mtu); back != nil {
+		if back := links.SetMTU(d.Name, h.mtu); back != nil {
 			return back
 		}
 	}

@@ -3,6 +3,8 @@ package nicnode
 import (
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"syscall"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/nic/fastlinq"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -102,4 +105,55 @@ func TestVFsByCable(t *testing.T) {
 			t.Errorf("to %d: %v\n%s", c.to, err, out)
 		}
 	}
+}
+
+// The interface of a VF that somebody moves to a container's namespace and renames keeps the
+// address that the PF sets, and the VF that of the interface. It is back, with the policies
+// of the VF, when the namespace has ended.
+func TestVFGivenToAContainer(t *testing.T) {
+	p := testenv.Pair(t, 1500, false)
+	cfg := Config{Name: "pf", TAP: link.PairTAP, IP: prefixes("10.7.1.1/24"), SRIOV: &nicconf.SRIOV{
+		VFs: []nicconf.VF{{HostTAP: "vf"}, {HostTAP: "vg", IP: prefixes("10.7.0.2/24")}}}}
+	n := start(t, cfg, node.Env{NS: p.A.NS})
+	s, err := link.NewSpace(nil)
+	must(t, err)
+	done := false
+	defer func() {
+		if !done {
+			s.Close()
+		}
+	}()
+	said, err := testenv.Run(t, p.A.NS, "ip", "link", "set", "dev", "vf", "netns", fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.NS.Fd()))
+	if err != nil {
+		t.Fatal(err, said)
+	}
+	_, err = testenv.Run(t, s.NS, "sh", "-ec", "ip link set dev vf name net1; ip link set net1 up; ip addr add 10.7.0.1/24 dev net1")
+	must(t, err)
+	set, err := fastlinq.ParseVFSet([]string{"mac", "02:00:00:00:00:05"})
+	must(t, err, n.DoWait(func(frame.Time) { err = set.Apply(n.vfs.bridge.IOV(), 0) }), err)
+	await(t, "the interface has the PF's address", func() bool {
+		d, err := s.Net.Netdev("net1")
+		return err == nil && d.MAC.String() == "02:00:00:00:00:05"
+	})
+	if got := fmt.Sprintf("%q", n.VFNetdevs()); got != `["" "vg"]` {
+		t.Error(got)
+	}
+	set, err = fastlinq.ParseVFSet([]string{"mac", "00:00:00:00:00:00", "vlan", "7"})
+	must(t, err, n.DoWait(func(frame.Time) { err = set.Apply(n.vfs.bridge.IOV(), 0) }), err)
+	must(t, s.Net.SetMAC("net1", net.HardwareAddr{2, 0, 0, 0, 0, 6}))
+	await(t, "the VF has the interface's address", func() (has bool) {
+		must(t, n.DoWait(func(frame.Time) { has = n.vfs.bridge.VFs()[0].MAC() == ether.Addr{2, 0, 0, 0, 0, 6} }))
+		return has
+	})
+	s.Close()
+	done = true
+	await(t, "the interface is back", func() bool {
+		d, err := p.A.Net.Netdev("vf")
+		return err == nil && d.Up && fmt.Sprint(n.VFNetdevs()) == "[vf vg]"
+	})
+	must(t, n.DoWait(func(frame.Time) {
+		if i, err := n.vfs.bridge.IOV().VFInfo(0); err != nil || i.VLAN != 7 {
+			t.Errorf("VLAN %d: %v", i.VLAN, err)
+		}
+	}))
 }

@@ -2,6 +2,7 @@ package ctl
 
 import (
 	"net/http"
+	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -82,6 +83,10 @@ func (d *served) Metrics() ([]Metric, error) {
 	s := samples{nic: d.Device.Config().Name}
 	err := d.on(func(frame.Time) error {
 		for _, c := range d.Device.Counters() {
+			if vf, name, ok := c.OfVF(); ok {
+				s.counter("vf_"+name, "Counter "+name+" of a virtual function.", c.Value, "vf", strconv.Itoa(vf))
+				continue
+			}
 			s.counter(c.Name, "Counter "+c.Name+" of the NIC.", c.Value)
 		}
 		s.device(d.Device)

@@ -38,6 +38,7 @@ type Device struct {
 	client Client
 	nic    *view.EthtoolInfo
 	fabric bool // an HFI, or a virtual NIC of one
+	vf     int  // number of a virtual function, from 1; 0: it is none
 }
 
 // Option is one of ethtool's options: how it is written and what it does.
@@ -82,6 +83,10 @@ func (c *call) printf(format string, args ...any) { fmt.Fprintf(&c.out, format, 
 // Run applies the option to d with the operands behind the device, and prints
 // on w. With all set, statistics include those that the Linux driver lacks.
 func (o *Option) Run(ctx context.Context, w io.Writer, d *Device, operands []string, all bool) error {
+	if d.vf > 0 && o.Long != statistics {
+		return fmt.Errorf("%s is a virtual function of %s: of those there is -S, and tapir vf show %[2]s", d.Name,
+			d.nic.Netdev)
+	}
 	c := &call{Context: ctx, Device: d, operands: operands, all: all}
 	err := o.run(c)
 	_, written := io.WriteString(w, c.out.String())
@@ -161,6 +166,15 @@ func Open(ctx context.Context, client Client, name string) (d *Device, names []s
 	}
 	if slices.Contains([]string{e.Netdev, row.TAP, row.HostTAP}, name) {
 		return &Device{Name: name, client: client, nic: &e}, nil, nil
+	}
+	var vfs []struct{ Netdev string }
+	if client.Show(ctx, "vf", &vfs) != nil {
+		return nil, []string{e.Netdev}, nil // hardware without
+	}
+	for i, v := range vfs {
+		if v.Netdev == name {
+			return &Device{Name: name, client: client, nic: &e, vf: i + 1}, nil, nil
+		}
 	}
 	return nil, []string{e.Netdev}, nil
 }

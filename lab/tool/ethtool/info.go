@@ -2,20 +2,18 @@ package ethtool
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
-	"tapir/nic/view"
 )
 
 // infoOptions describe a device and print its counters.
 var infoOptions = []Option{
 	{Short: "i", Long: "driver", Example: "-i nic0", Usage: "driver information", run: printDriver},
-	{Short: "S", Long: "statistics", Example: "-S --all nic0", Usage: "statistics", run: printStats},
+	{Short: "S", Long: statistics, Example: "-S --all nic0", Usage: "statistics", run: printStats},
 	{Short: "P", Long: "show-permaddr", Example: "-P nic0", Usage: "permanent address", run: printPermAddr},
 }
 
@@ -46,19 +44,31 @@ func printDriver(c *call) error {
 	return nil
 }
 
+// statistics is the option that VFs have, too.
+const statistics = "statistics"
+
 func printStats(c *call) error {
 	c.printf("NIC statistics:\n")
 	line := func(name string, value uint64) { c.printf("     %s: %d\n", name, value) }
-	var own []view.Counter
-	if c.all && c.fabric {
-		own = c.nic.Own
-	} else if c.all {
+	if c.vf == 0 {
+		for _, s := range c.nic.Stats {
+			line(s.Name, s.Value)
+		}
+	}
+	own := c.nic.Own
+	if !c.fabric {
 		if err := c.client.Show(c, "counters", &own); err != nil {
 			return err
 		}
 	}
-	for _, s := range slices.Concat(c.nic.Stats, own) {
-		line(s.Name, s.Value)
+	for _, s := range own {
+		vf, name, of := s.OfVF()
+		switch {
+		case c.vf > 0 && of && vf == c.vf-1:
+			line(name, s.Value)
+		case c.vf == 0 && (c.all || of && !c.fabric):
+			line(s.Name, s.Value)
+		}
 	}
 	return nil
 }

@@ -2,14 +2,13 @@ package uapi
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"syscall"
 
 	"tapir/lab/tool/vf"
 	"tapir/nic/fastlinq"
 	"tapir/nic/uapi/netlink"
 	"tapir/nic/uapi/sriov"
+	"tapir/nic/view"
 )
 
 // serveVFs shows the virtual functions of NICs that can have any; nil: none can.
@@ -56,17 +55,13 @@ func (d *device) changeVFs(c vf.Change) (sriov.Capability, error) {
 
 // vfStats are the counters of the VFs.
 func (d *device) vfStats() (list []sriov.Stats, err error) {
-	var all []struct {
-		Name  string
-		Value uint64
-	}
+	var all []view.Counter
 	if err := d.table("counters", &all); err != nil {
 		return nil, err
 	}
 	for _, c := range all {
-		var n int
-		of, name, _ := strings.Cut(c.Name, "_")
-		if _, err := fmt.Sscanf(of, "vf%d", &n); err != nil || n > len(list) {
+		n, name, ok := c.OfVF()
+		if !ok || n > len(list) {
 			continue
 		}
 		if n == len(list) {

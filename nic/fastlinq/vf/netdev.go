@@ -11,6 +11,7 @@ import (
 
 // Netdev is the interface of a VF in an operating system.
 type Netdev struct {
+	Name   string     // for display
 	Host   frame.Link // its host TAP
 	Vnet   bool       // which takes super-frames
 	Queues int        // pairs that its driver asks for

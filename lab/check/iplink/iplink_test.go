@@ -116,6 +116,8 @@ say 9; say no; echo 3 >$d/sriov_numvfs && say 2; say 3
 cat $d/sriov_numvfs $d/virtfn2/physfn/sriov_numvfs
 readlink $d/virtfn0 $d/virtfn2; readlink $d/virtfn3 || echo no VF 3
 ls -d $d/virtfn* | wc -l; ls $d/virtfn1/net /sys/bus/pci/devices/$(basename $(readlink $d/virtfn2))/net $d/net
+ip link set dev pfv1 name net1; ip link set dev net1 netns /proc/self/ns/net && echo moved
+until [ "$(ls $d/virtfn1/net)" = net1 ]; do sleep 0.05; done
 tapir=$(readlink /proc/$PPID/exe); tapir vf numvfs pf 0 2>/dev/null || $tapir vf numvfs pf 0
 cat $d/sriov_numvfs; ls -d $d/virtfn0 2>/dev/null || echo no VF
 `
@@ -140,6 +142,7 @@ eth1
 
 /sys/class/net/eth1/device/virtfn1/net:
 pfv1
+moved
 0
 no VF
 `
@@ -200,7 +203,7 @@ of() { $t ethtool -S $1 | sed -n "s/^ *$2: //p"; }
 until [ "$(of pfv1 rx_packets)" -ge 7 ]; do sleep 0.01; done
 n=$(of pfv1 rx_packets); [ "$(of eth1 vf1_rx_packets)" = "$n" ] && echo PF
 [ "$(ip -s -j link show eth1 | sed 's/.*"vf":1,.*"stats":{"rx":{"bytes":[0-9]*,"packets":\([0-9]*\).*/\1/')" = "$n" ] && echo ip
-python3 - $XDG_RUNTIME_DIR/tapir/pf.sock <<'P' | grep -q "^tapir_nic_vf_rx_packets_total{nic=\"pf\",vf=\"1\"} $n$" && echo metrics
+python3 - $XDG_RUNTIME_DIR/tapir/pf.sock <<'P' | grep "^tapir_nic_vf_rx_packets_total{nic=\"pf\",vf=\"1\"} $n$" >/dev/null && echo metrics
 import socket, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])

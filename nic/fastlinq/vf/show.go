@@ -50,7 +50,8 @@ func (b *Bridge) Show() []Row {
 		s, _ := b.fn.Stats(v.vport()) // nothing, of one that is not started
 		r := Row{VF: v.id, MAC: i.MAC, VLAN: int(i.VLAN), QoS: int(i.QoS), MaxTxRate: i.MaxRate, MinTxRate: i.MinRate,
 			SpoofChk: i.SpoofChk, State: i.LinkState.String(), Trust: i.Trust, QueryRSS: i.QueryRSS,
-			Netdev: v.netdev.Name, Absolute: i.AbsoluteID, Function: i.State.String(), Address: i.Address, Up: i.Link.Up, Queues: i.RxQueues,
+			Netdev: v.netdev.Name, Absolute: i.AbsoluteID, Function: i.State.String(),
+			Address: i.Address, Up: i.Link.Up, Queues: i.RxQueues,
 			Promisc: i.Promisc, AllMulti: i.AllMulti, RxPackets: s.RxUcastPkts + s.RxMcastPkts + s.RxBcastPkts,
 			TxPackets: s.TxUcastPkts + s.TxMcastPkts + s.TxBcastPkts, Spoofed: b.spoofed(v)}
 		r.Messages, r.Resets = i.Counts.Messages, i.Counts.Resets

@@ -30,6 +30,28 @@ func (of *protocol) reads(kind uint16) bool {
 	return false
 }
 
+// takeSpaces puts descriptors of ours in the place of the program's that links are to be
+// moved to (IFLA_NET_NS_FD): the kernel looks for them in the process that asks.
+func (of *protocol) takeSpaces(c *trap.Call, datagram []byte) (taken []int) {
+	for m := range messages(datagram) {
+		if of.number != unix.NETLINK_ROUTE || m.Type != unix.RTM_NEWLINK && m.Type != unix.RTM_SETLINK ||
+			len(m.Body) < unix.SizeofIfInfomsg {
+			continue
+		}
+		for kind, v := range Attributes(m.Body[unix.SizeofIfInfomsg:]).All() {
+			if kind != unix.IFLA_NET_NS_FD || len(v) != 4 {
+				continue
+			}
+			fd, err := c.Fd(int(int32(native.Uint32(v))))
+			if err == nil {
+				taken = append(taken, fd)
+			}
+			native.PutUint32(v, uint32(fd)) // -1 the kernel refuses
+		}
+	}
+	return taken
+}
+
 // capNetAdmin is the bit of CAP_NET_ADMIN in /proc/PID/status.
 const capNetAdmin = 1 << unix.CAP_NET_ADMIN
 

@@ -48,6 +48,7 @@ type socket struct {
 type job struct {
 	datagram []byte
 	admin    bool
+	spaces   []int // descriptors of ours, of namespaces that the datagram names
 }
 
 // reader is a call that waits for a datagram.
@@ -124,11 +125,20 @@ func (s *socket) accept(c *trap.Call, b []byte) trap.Answer {
 			break
 		}
 	}
+	j.spaces = s.of.takeSpaces(c, b)
 	select {
 	case s.jobs <- j:
 		return trap.Return(int64(len(b)))
 	default:
+		j.end()
 		return trap.Fail(unix.ENOBUFS)
+	}
+}
+
+// end closes what the job has open.
+func (j *job) end() {
+	for _, fd := range j.spaces {
+		unix.Close(fd)
 	}
 }
 
@@ -140,6 +150,7 @@ func (s *socket) work() {
 			for m := range messages(j.datagram) {
 				s.request(m, j.admin)
 			}
+			j.end()
 		case <-s.ended:
 			return
 		}

@@ -32,7 +32,7 @@ type Files struct {
 	pfs    []PF
 
 	mu    sync.Mutex
-	shown []int // VFs of each PF
+	shown [][]string // netdevs of the VFs of each PF
 }
 
 // NewFiles makes the files of these PFs. Close removes them; those of a process that was
@@ -47,7 +47,7 @@ func NewFiles(pfs ...PF) (*Files, error) {
 		remove()
 		return nil, err
 	}
-	f := &Files{Mirror: m, remove: remove, pfs: pfs, shown: make([]int, len(pfs))}
+	f := &Files{Mirror: m, remove: remove, pfs: pfs, shown: make([][]string, len(pfs))}
 	for i := range pfs {
 		if err := f.add(&pfs[i]); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -110,11 +110,17 @@ func (f *Files) device(p *PF, c *Capability, id int, number uint16, netdev strin
 	err := errors.Join(f.text(own+"/vendor", fmt.Sprintf("0x%04x", c.Vendor)),
 		f.text(own+"/device", fmt.Sprintf("0x%04x", number)), f.text(own+"/class", "0x020000"),
 		f.link(busDir+at, "../../.."+strings.TrimPrefix(own, "/sys")))
-	if netdev != "" {
-		err = errors.Join(err, os.MkdirAll(f.Root()+own+"/net/"+netdev, 0o755))
-	}
+	err = errors.Join(err, f.netdev(own, netdev))
 	f.Show(busDir + at)
 	return err
+}
+
+// netdev shows the netdev of a device; empty: it is in another namespace.
+func (f *Files) netdev(device, name string) error {
+	if name == "" {
+		return nil
+	}
+	return os.MkdirAll(f.Root()+device+"/net/"+name, 0o755)
 }
 
 // refresh brings the files up to date with the NICs.
@@ -128,22 +134,27 @@ func (f *Files) refresh() {
 			continue // it is gone
 		}
 		own := p.dir() + "/" + p.address(0)
-		for ; f.shown[i] < len(c.Netdevs); f.shown[i]++ {
-			n := f.shown[i]
+		for n := len(f.shown[i]); n < len(c.Netdevs); n++ {
 			id := int(c.Offset) + n*int(c.Stride)
 			if err := errors.Join(f.device(p, &c, id, c.VF, c.Netdevs[n]),
 				f.link(p.dir()+"/"+p.address(id)+"/physfn", "../"+p.address(0)),
 				f.link(fmt.Sprintf("%s/virtfn%d", own, n), "../"+p.address(id))); err != nil {
 				return // the file system is full
 			}
+			f.shown[i] = append(f.shown[i], c.Netdevs[n])
 		}
-		for ; f.shown[i] > len(c.Netdevs); f.shown[i]-- {
-			n := f.shown[i] - 1
+		for n, was := range f.shown[i] {
 			at := p.vf(&c, n)
-			_ = errors.Join(os.Remove(fmt.Sprintf("%s%s/virtfn%d", f.Root(), own, n)), os.Remove(f.Root()+busDir+at),
-				os.RemoveAll(f.Root()+p.dir()+"/"+at)) // files of our own
+			if dir := p.dir() + "/" + at; n >= len(c.Netdevs) {
+				_ = errors.Join(os.Remove(fmt.Sprintf("%s%s/virtfn%d", f.Root(), own, n)),
+					os.Remove(f.Root()+busDir+at), os.RemoveAll(f.Root()+dir)) // files of our own
+			} else if is := c.Netdevs[n]; is != was {
+				_ = errors.Join(os.RemoveAll(f.Root()+dir+"/net"), f.netdev(dir, is)) // likewise
+				f.shown[i][n] = is
+			}
 		}
-		_ = f.text(own+"/sriov_numvfs", f.shown[i])
+		f.shown[i] = f.shown[i][:len(c.Netdevs)]
+		_ = f.text(own+"/sriov_numvfs", len(f.shown[i]))
 	}
 }
 

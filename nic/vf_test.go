@@ -2,6 +2,7 @@ package nic
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -189,5 +190,77 @@ func (r *vfRig) veb() {
 		if got := r.where(); got != c.want {
 			r.t.Errorf("%s: %#x, want %#x", c.name, got, c.want)
 		}
+	}
+}
+
+// Again and again a VF is reset while all VFs send and receive: no frame of its life before
+// comes out afterwards, either way, and the others lose none and keep their order.
+//
+// IO-24
+func TestVFResetUnderLoad(t *testing.T) {
+	r := newVFs(t, Config{}, fastlinq.SRIOV{}, 4)
+	var seq, resetAt uint32 // numbers of frames
+	sent, got := map[uint32]bool{}, 0
+	load := func() {
+		for from := range r.vfs {
+			for to := range r.vfs {
+				b := vfFrame(r.mac[to], r.mac[from], 0)
+				if to == from {
+					b = vfFrame(vfPeer, r.mac[from], 0)
+				}
+				seq++
+				binary.BigEndian.PutUint32(b[len(b)-4:], seq)
+				f := r.w.pool.Get(len(b))
+				f.Append(b)
+				r.b.Receive(fastlinq.VFHostPort+frame.Port(from), []*frame.Frame{f}, r.w.now)
+				if from != 0 && to != 0 {
+					sent[seq] = true
+				}
+			}
+		}
+	}
+	type way struct {
+		from ether.Addr
+		to   int
+	}
+	last := map[way]uint32{}
+	check := func() {
+		for i, e := range append(r.vfs[:4:4], r.wire) {
+			for _, b := range e.take() {
+				n, w := binary.BigEndian.Uint32(b[len(b)-4:]), way{ether.Addr(b[6:12]), i}
+				if (i == 0 || w.from == r.mac[0]) && n <= resetAt {
+					t.Fatalf("frame %d comes out at %d after reset %d", n, i, resetAt)
+				}
+				if n <= last[w] {
+					t.Fatalf("at %d frame %d comes after %d", i, n, last[w])
+				}
+				delete(sent, n)
+				last[w] = n
+				got++
+			}
+		}
+	}
+	for range 10 {
+		for range 5 {
+			load()
+			r.run(time.Millisecond)
+		}
+		check()
+		load() // on its way
+		if err := r.b.FLR(0, r.w.now); err != nil {
+			t.Fatal(err)
+		}
+		resetAt = seq
+		for range 150 {
+			load()
+			r.run(time.Millisecond)
+			check()
+		}
+		if last[way{r.mac[0], 1}] <= resetAt || last[way{r.mac[1], 0}] <= resetAt || !r.vfs[0].up {
+			t.Fatal("the VF does not come back")
+		}
+	}
+	if len(sent) > 0 || got < 10*155*12 {
+		t.Errorf("others have lost %d frames of %d", len(sent), seq)
 	}
 }

@@ -217,17 +217,24 @@ func TestVFReset(t *testing.T) {
 	}
 }
 
-// saturate has VFs send to the cable as fast as they can, and returns the octets of each.
+// saturate has VFs, and the PF if -2 is among them, send to the cable as fast as they can, and
+// returns the octets of each.
 func (r *vfRig) saturate(d time.Duration, vfs ...int) (octets map[ether.Addr]int) {
 	octets = map[ether.Addr]int{}
 	peer, end := ether.Addr{2, 9, 9, 9, 9, 9}, r.w.now.Add(d)
 	for r.w.now < end {
 		for _, vf := range vfs {
-			for r.b.VFs()[vf].Waiting() < 20 {
-				b := append(vfFrame(peer, r.mac[vf], 0), make([]byte, 1454)...)
+			port, src := frame.Host, r.dev.cfg.MAC
+			more := func(n int) bool { return n < 20 }
+			if vf >= 0 {
+				port, src = fastlinq.VFHostPort+frame.Port(vf), r.mac[vf]
+				more = func(int) bool { return r.b.VFs()[vf].Waiting() < 20 }
+			}
+			for n := 0; more(n); n++ {
+				b := append(vfFrame(peer, src, 0), make([]byte, 1454)...)
 				f := r.w.pool.Get(len(b))
 				f.Append(b)
-				r.b.Receive(fastlinq.VFHostPort+frame.Port(vf), []*frame.Frame{f}, r.w.now)
+				r.b.Receive(port, []*frame.Frame{f}, r.w.now)
 			}
 		}
 		r.run(100 * time.Microsecond)
@@ -267,6 +274,17 @@ func TestVFRates(t *testing.T) {
 	}
 	if one, other := got[r.mac[1]], got[r.mac[2]]; one < other*9/10 || one > other*11/10 {
 		t.Errorf("others do not share alike: %d and %d", one, other)
+	}
+	own := r.dev.cfg.MAC
+	got = r.saturate(100*time.Millisecond, 0, 1, 2, -2) // the PF, too, wants the port
+	all = got[own] + got[r.mac[0]] + got[r.mac[1]] + got[r.mac[2]]
+	for _, c := range []struct {
+		of   ether.Addr
+		want int
+	}{{r.mac[0], 60}, {r.mac[1], 13}, {r.mac[2], 13}, {own, 13}} {
+		if share := got[c.of] * 100 / all; share < c.want-5 || share > c.want+5 {
+			t.Errorf("of a port that all want %v gets %d percent, want %d", c.of, share, c.want)
+		}
 	}
 	r.set(0, "min_tx_rate", "0")
 	got = r.saturate(100*time.Millisecond, 0, 1, 2)

@@ -141,6 +141,7 @@ const (
 	cableFrames    = "NIC to NIC by cable, frames of 1514 octets"
 	vfSupers       = "VF to VF of a NIC, super-frames"
 	cableSupers    = "NIC to NIC by cable, super-frames"
+	vfMany         = "120 VFs with host TAPs"
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
@@ -234,6 +235,7 @@ func allCases() []*testCase {
 		forwardCase(cableFrames, way{}, startCable),
 		forwardCase(vfSupers, way{vnet: true}, startVFs),
 		forwardCase(cableSupers, way{vnet: true}, startCable),
+		{name: vfMany, run: manyVFs},
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),

@@ -23,6 +23,7 @@ type sample struct {
 	allocs  float64 // per segment
 	memory  float64 // KiB of one object
 	lost    float64 // packets that captures could not keep
+	setup   float64 // seconds to make all objects
 	held    float64 // KiB that had to be held aside, per MiB of payload
 	// interrupts of a NIC per 1000 frames.
 	interrupts float64

@@ -34,6 +34,7 @@ func rate(s sample) float64    { return s.rate / 1e6 }
 func latency(s sample) float64 { return s.latency }
 func cpu(s sample) float64     { return s.cpu }
 func memory(s sample) float64  { return s.memory }
+func setup(s sample) float64   { return s.setup }
 func heldKiB(s sample) float64 { return s.held }
 func allocs(s sample) float64  { return math.Round(s.allocs*1000) / 1000 }
 
@@ -151,6 +152,10 @@ var allRows = append([]*row{
 		hostVFsBack, hostBack, rate, "M/s", 0.98, 1, false},
 	{"vf", "super-frames per second from host TAP to wire TAP, `gso`, through a NIC with 16 idle VFs : without",
 		hostVFsSupers, hostSupers, rate, "M/s", 0.98, 1, false},
+	{"vf", "time to make 120 VFs with their host TAPs",
+		vfMany, "", setup, "s", 2, 1, true},
+	{"vf", "resident memory of an idle VF with its host TAP",
+		vfMany, "", memory, "KiB", 512, 64, true},
 	{"memory", "memory of an idle connected queue pair",
 		idleQP, "", memory, "KiB", 64, 16, true},
 }, coalesceRows()...)

@@ -5,11 +5,17 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	"tapir/nic/fastlinq"
 )
 
 // Addresses of NICs in networks of their own.
@@ -64,4 +70,37 @@ func startCable(ctx context.Context, s *link.Space, w way) (forwarder, error) {
 		return nil, errors.Join(err, near.Close())
 	}
 	return cabled{throughNIC{n, "host_tx_packets"}, near}, nil
+}
+
+// manyVFs makes as many VFs as there can be.
+func manyVFs(ctx context.Context, _ *measurement) (got sample, err error) {
+	s, err := link.NewSpace(link.Quiet)
+	if err != nil {
+		return got, err
+	}
+	defer s.Close()
+	n, err := nicnode.Start(ctx, nicconf.Config{Name: "bench", TAP: opaFabric, IP: nicNets[0], MTU: opaMTU,
+		SRIOV: &nicconf.SRIOV{Total: fastlinq.MaxVFs}}, node.Env{NS: s.NS})
+	if err != nil {
+		return got, err
+	}
+	before, err := resident()
+	begun := time.Now()
+	err = errors.Join(err, n.SetNumVFs(fastlinq.MaxVFs))
+	got.setup = time.Since(begun).Seconds()
+	after, failed := resident()
+	got.memory = max(0, float64(after-before)) / fastlinq.MaxVFs / 1024
+	return got, errors.Join(err, failed, n.Close())
+}
+
+// resident is the memory of this process that is in use once all is quiet, in octets.
+func resident() (int, error) {
+	time.Sleep(settle)
+	debug.FreeOSMemory()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	pages, err := strconv.Atoi(strings.Fields(string(b))[1]) // as proc(5) has it
+	return pages * os.Getpagesize(), err
 }

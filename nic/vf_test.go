@@ -43,11 +43,13 @@ type vfRig struct {
 	pf   *hostSide
 	vfs  []*vfEnd
 	mac  []ether.Addr
+	// queues are the pairs that a VF's driver asks for.
+	queues int
 }
 
 func newVFs(t *testing.T, cfg Config, s fastlinq.SRIOV, n int) *vfRig {
 	w := newWorld(t)
-	r := &vfRig{node: &node{w: w}, t: t, wire: &vfEnd{room: 64}, pf: &hostSide{w: w, room: 64}}
+	r := &vfRig{node: &node{w: w}, t: t, wire: &vfEnd{room: 64}, pf: &hostSide{w: w, room: 64}, queues: 1}
 	r.b = fastlinq.NewVFBridge(w.pool, r.wire)
 	cfg.Name, cfg.Addrs = "nic0", prefixes("10.0.0.1/24")
 	dev, err := newNIC(cfg, Env{Pool: w.pool, Wire: r.b, Host: r.pf, Reserver: r.pf})
@@ -76,7 +78,7 @@ func (r *vfRig) numVFs(n int) {
 	r.vfs, r.mac = nil, make([]ether.Addr, n)
 	for i, v := range r.b.VFs() {
 		e := &vfEnd{room: 64}
-		if err := v.Open(fastlinq.VFNetdev{Host: e, MTU: 1500, Queues: 1,
+		if err := v.Open(fastlinq.VFNetdev{Host: e, MTU: 1500, Queues: r.queues,
 			Carrier: func(up bool) { e.up = up }, Address: func(a ether.Addr) { r.mac[i] = a }}); err != nil {
 			r.t.Fatal(err)
 		}

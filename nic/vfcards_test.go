@@ -12,6 +12,7 @@ import (
 	"tapir/nic/npar"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/tcp"
 )
 
 // A function with two engines has VFs on its leading one. They promise no rate, and a link
@@ -161,5 +162,121 @@ func TestVFsOfCards(t *testing.T) {
 			}
 			want("from the cable to all", frame.Wire, in(ether.Broadcast), all)
 		})
+	}
+}
+
+// flow has the cable send a segment of a connection to a VF, and returns when it is at the
+// host TAP, by which queue.
+func (r *vfRig) flow(vf, n int) (after time.Duration, queue int) {
+	r.t.Helper()
+	b := ether.Header{Dst: r.mac[vf], Src: vfPeer, Type: ether.TypeIPv4}.AppendTo(nil)
+	b = append(b, segment(peer4, nic4, tcp.Header{SrcPort: uint16(1000 + n), DstPort: 8, Flags: tcp.ACK}, nil)...)
+	begun, e := r.w.now, r.vfs[vf]
+	r.send(-1, b)
+	for len(e.got) == 0 {
+		if r.run(10 * time.Microsecond); r.w.now.Sub(begun) > time.Second {
+			r.t.Fatal("a frame does not come")
+		}
+	}
+	queue = int(e.queues[0])
+	e.take()
+	return r.w.now.Sub(begun), queue
+}
+
+// A VF has queue pairs with status blocks of their own: connections are spread over them, each
+// by one, and one that coalesces makes no other wait. It has no more than the PF gives it,
+// whatever its driver asks for. What passes is counted.
+//
+// IO-06 IO-07 IO-32
+func TestVFQueues(t *testing.T) {
+	const flows, slow = 200, 2
+	for _, has := range []int{1, 2, 4} {
+		r := newVFs(t, Config{}, fastlinq.SRIOV{Total: 2, Queues: has}, 0)
+		r.queues = 4
+		r.numVFs(2)
+		by := make([]int, 4)
+		queues := map[int]int{}
+		for n := range flows {
+			_, q := r.flow(0, n)
+			queues[n] = q
+			by[q]++
+		}
+		for q, n := range by {
+			if q < has && n < flows/has/2 || q >= has && n > 0 {
+				t.Errorf("%d queues: %v frames", has, by)
+			}
+		}
+		if n := r.counter("vf0_rx_packets"); n != flows || r.counter("vf1_rx_packets") != 0 {
+			t.Errorf("%d are counted", n)
+		}
+		if has <= slow {
+			continue
+		}
+		r.ok(r.b.VFs()[0].Driver().SetCoalesce(slow, 100, 0))
+		for n := range flows {
+			after, q := r.flow(0, n)
+			if q != queues[n] || (q == slow) != (after >= 100*time.Microsecond) {
+				t.Fatalf("connection %d: queue %d then %d, after %v", n, queues[n], q, after)
+			}
+		}
+	}
+}
+
+// Without the capability there are no VFs; with it as many as it says, which are stations of
+// the NIC while they are there and strangers before and afterwards.
+//
+// IO-01
+func TestVFTotal(t *testing.T) {
+	r := newVFs(t, Config{}, fastlinq.SRIOV{Total: 3}, 0)
+	reached := func() (n int) {
+		for i, mac := range r.mac {
+			r.send(-1, vfFrame(mac, vfPeer, 0))
+			if i < len(r.vfs) && len(r.vfs[i].take()) > 0 {
+				n++
+			}
+			for from := range r.vfs {
+				r.send(from, vfFrame(mac, vfPeer, 0))
+			}
+			r.clear()
+		}
+		return n
+	}
+	for _, n := range []int{3, 1, 2} {
+		if err := r.b.IOV().SetNumVFs(4); !errors.Is(err, syscall.ERANGE) {
+			t.Errorf("4 VFs of 3: %v", err)
+		}
+		r.numVFs(n)
+		if got := reached(); got != n {
+			t.Errorf("%d of %d VFs are reached", got, n)
+		}
+		if err := r.b.IOV().SetNumVFs(n%3 + 1); !errors.Is(err, syscall.EBUSY) {
+			t.Errorf("another number: %v", err)
+		}
+		r.ok(r.b.IOV().SetNumVFs(0))
+		if got := reached(); got != 0 {
+			t.Errorf("%d VFs are reached that are gone", got)
+		}
+	}
+	none := newVFs(t, Config{}, fastlinq.SRIOV{}, 0)
+	if err := none.b.IOV().SetNumVFs(1); !errors.Is(err, syscall.ERANGE) || none.b.IOV().Capable() {
+		t.Errorf("a VF without the capability: %v", err)
+	}
+}
+
+// The PF serves no messages of a VF that is about to go: what it has goes on, and nothing
+// changes until the PF takes that back.
+//
+// IO-08
+func TestVFToDisable(t *testing.T) {
+	r := newVFs(t, Config{}, fastlinq.SRIOV{}, 2)
+	v, old, mac := r.b.VFs()[0], r.mac[0], ether.Addr{2, 0, 0, 0, 0, 7}
+	reaches := func(a ether.Addr) bool { r.send(1, vfFrame(a, r.mac[1], 0)); return r.where()&1 != 0 }
+	r.ok(r.b.IOV().SetToDisable(0, true))
+	if err := v.SetMAC(mac); err == nil || !reaches(old) || reaches(mac) {
+		t.Errorf("a VF that is about to go changes its address: %v", err)
+	}
+	r.ok(r.b.IOV().SetToDisable(0, false))
+	if err := v.SetMAC(mac); err != nil || reaches(old) || !reaches(mac) {
+		t.Errorf("one that stays does not: %v", err)
 	}
 }

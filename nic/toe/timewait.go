@@ -11,12 +11,16 @@ import (
 )
 
 // enterTimeWait replaces the connection by a record and acknowledges the
-// peer's FIN.
+// peer's FIN. The record of a connection that a listener made holds its two ends, not
+// the port: a program of the operating system may listen there next.
 func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
 		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcv.Seq(c.rcv.Next()),
-		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Port: c.port.Share(), Window: c.windowField(),
+		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Window: c.windowField(),
+	}
+	if !c.passive {
+		w.Port = c.port.Share() // or the operating system could choose it for the same remote end
 	}
 	w.SetConn(c.local, c.remote, c.rcv.TS.On)
 	if e.waits.Len() >= e.cfg.MaxTimeWait {
@@ -52,7 +56,8 @@ func (e *Engine) challengeWaiting(w *timewait.Record, now frame.Time) {
 }
 
 // inTimeWait handles a segment to local with n sequence numbers, for w. It returns true
-// if the segment opens a new connection in w's place.
+// if the segment opens a new connection in w's place: to a listener, or to the operating
+// system, which has the ports that no listener has.
 func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Header, n int,
 	now frame.Time) (reuse bool) {
 	off, f := int(h.Seq.Sub(w.Rcv)), h.Flags
@@ -67,7 +72,11 @@ func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Hea
 			e.challengeWaiting(w, now)
 		}
 	case f.Has(tcp.SYN):
-		if w.ReusedBy(h) && e.listener(local) != nil {
+		switch reused := w.ReusedBy(h); {
+		case reused && e.listener(local) != nil:
+			return true
+		case reused && e.cfg.Reserve != nil && w.Port == nil:
+			e.waits.Remove(w)
 			return true
 		}
 		e.challengeWaiting(w, now)

@@ -55,6 +55,26 @@ func TestTimeWaitReuse(t *testing.T) {
 	}
 }
 
+// TestTimeWaitLeavesThePort: when the last connection of a listener is in TIME-WAIT, the
+// operating system can have the port, but not segments of that connection; a new
+// connection of the same ends is the operating system's.
+func TestTimeWaitLeavesThePort(t *testing.T) {
+	o := &osPorts{}
+	p := timeWaitPeer(t, Config{Reserve: o.reserve})
+	for len(p.e.listeners) > 0 {
+		p.e.listeners[0].Close()
+	}
+	if len(o.held) != 0 || !p.e.Owns(p.local, p.remote) {
+		t.Fatalf("reserved: %v; the connection is the engine's: %v", o.held, p.e.Owns(p.local, p.remote))
+	}
+	p.in(fa, 1, 2, "")
+	p.expect("ACK 2 ack 2")
+	p.opts = tcp.Options{HasTS: true, TSVal: 1001}
+	if p.in(tcp.SYN, 100, 0, "") || p.e.Owns(p.local, p.remote) || p.e.Stats().TimeWait != 0 {
+		t.Error("a new connection to a port of the operating system's is kept from it")
+	}
+}
+
 // TestTimeWaitReuseByConnect opens the same 4-tuple again.
 func TestTimeWaitReuseByConnect(t *testing.T) {
 	p := timeWaitPeer(t, Config{FirstPort: 4420, LastPort: 4420})

@@ -21,8 +21,12 @@ import (
 const within = 90 * time.Second
 
 // attempts bounds how often a cell is begun when an error of the programs' own
-// has ended it.
-const attempts = 5
+// has ended it, each time after a longer pause: on a loaded machine the same error
+// comes several times in a row.
+const (
+	attempts = 20
+	pause    = 20 * time.Millisecond
+)
 
 // Run runs a cell in a mode. It returns how often the programs were begun anew.
 // Error: what was not as it should be, with what both programs and NICs said
@@ -35,6 +39,11 @@ func (l *Lab) Run(ctx context.Context, c Cell, m Mode) (again int, err error) {
 		}
 		if left := l.empty(ctx); left != nil {
 			return again, errors.Join(err, left)
+		}
+		select {
+		case <-ctx.Done():
+			return again, err
+		case <-time.After(time.Duration(again) * pause):
 		}
 	}
 }

@@ -11,8 +11,7 @@ import (
 )
 
 // enterTimeWait replaces the connection by a record and acknowledges the
-// peer's FIN. The record of a connection that a listener made holds its two ends, not
-// the port: a program of the operating system may listen there next.
+// peer's FIN. That of a listener's connection leaves the port to the OS.
 func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
@@ -40,11 +39,7 @@ func (c *Conn) enterTimeWait(now frame.Time) {
 // answerWaiting acknowledges a segment to a connection in TIME-WAIT.
 func (e *Engine) answerWaiting(w *timewait.Record, now frame.Time) {
 	local, remote := w.Addrs()
-	h := tcp.Header{Seq: w.Snd, Ack: w.Rcv, Flags: tcp.ACK, Window: w.Window}
-	if w.Timestamps() {
-		h.Opts.HasTS, h.Opts.TSVal, h.Opts.TSEcr = true, tsClock(now)+w.TSOff, w.TSRecent
-	}
-	e.answers.Add(local, remote, h)
+	e.answers.Add(local, remote, w.Ack(tsClock(now)))
 }
 
 // challengeWaiting is answerWaiting at most 10 times per second.
@@ -56,8 +51,7 @@ func (e *Engine) challengeWaiting(w *timewait.Record, now frame.Time) {
 }
 
 // inTimeWait handles a segment to local with n sequence numbers, for w. It returns true
-// if the segment opens a new connection in w's place: to a listener, or to the operating
-// system, which has the ports that no listener has.
+// if the segment opens a new connection in w's place, to a listener or the OS.
 func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Header, n int,
 	now frame.Time) (reuse bool) {
 	off, f := int(h.Seq.Sub(w.Rcv)), h.Flags
@@ -72,11 +66,7 @@ func (e *Engine) inTimeWait(w *timewait.Record, local netip.AddrPort, h *tcp.Hea
 			e.challengeWaiting(w, now)
 		}
 	case f.Has(tcp.SYN):
-		switch reused := w.ReusedBy(h); {
-		case reused && e.listener(local) != nil:
-			return true
-		case reused && e.cfg.Reserve != nil && w.Port == nil:
-			e.waits.Remove(w)
+		if e.waits.Reopen(w, h, e.listener(local) != nil, e.cfg.Reserve != nil) {
 			return true
 		}
 		e.challengeWaiting(w, now)

@@ -208,3 +208,25 @@ func (l *List) Expire(now frame.Time) {
 		l.Remove(w)
 	}
 }
+
+// Reopen tells whether a SYN opens a new connection in w's place: to a listener, or to
+// an operating system that has the ports which nobody here holds; w is then removed.
+func (l *List) Reopen(w *Record, h *tcp.Header, listener, shared bool) bool {
+	switch {
+	case !w.ReusedBy(h):
+		return false
+	case !listener && shared && w.Port == nil:
+		l.Remove(w)
+		return true
+	}
+	return listener
+}
+
+// Ack is the header of an acknowledgement; clock is that of timestamps.
+func (w *Record) Ack(clock uint32) tcp.Header {
+	h := tcp.Header{Seq: w.Snd, Ack: w.Rcv, Flags: tcp.ACK, Window: w.Window}
+	if w.Timestamps() {
+		h.Opts.HasTS, h.Opts.TSVal, h.Opts.TSEcr = true, clock+w.TSOff, w.TSRecent
+	}
+	return h
+}

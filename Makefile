@@ -52,7 +52,7 @@ interop: build
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,$(GO) run ./lab/check/states)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
-	$(if $(CELLS),,$(GO) test -count=1 -timeout 30m -run '^TestNetdevsim$$' ./lab/check/iplink -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 30m -run '^(TestNetdevsim|TestQEMU)$$' ./lab/check/iplink -interop)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestSpeeds$$' ./lab/node/nicnode -interop)
 
 newer:
@@ -145,7 +145,7 @@ help:
 	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
 	@echo '                         and the wire scripts, compared with docs/scripts-state.md,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP,'
-	@echo '                         and ip link about VFs of netdevsim'
+	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make race                the race detector, wherever goroutines meet; PACKAGES=./nic/... there'

@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -220,16 +221,45 @@ tapir: pfv1 is a virtual function of pf: of those there is -S, and tapir vf show
 	differ(t, program(t, "vfs: [{mac: '02:00:00:00:00:06'}, {}]", text), want)
 }
 
+// guest is what guests boot.
+func guest(t *testing.T, ctx context.Context) peer.Image {
+	t.Helper()
+	testenv.Must(t, peer.Available())
+	image, err := peer.Build(ctx, peer.CacheDir(), os.Stderr)
+	testenv.Must(t, err)
+	return image
+}
+
+// A QEMU guest has a VF by macvtap, as docs/vf.md says, and answers.
+func TestQEMU(t *testing.T) {
+	if !*interop {
+		t.Skip("`make interop` runs it: a guest takes its time")
+	}
+	image := guest(t, t.Context())
+	file := func(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
+	text := fmt.Sprintf(`ip link add link pfv1 name guest1 type macvtap mode passthru
+ip link set pfv1 up
+ip link set guest1 up
+timeout 300 qemu-system-x86_64 -nodefaults -display none -m 512 -no-reboot -kernel %s -initrd %s \
+	-append "quiet peer.ip=10.0.0.30/24 peer.life=280" -netdev tap,id=n0,fd=3 \
+	-device virtio-net-pci,netdev=n0,mac=$(ip -br link show guest1 | awk '{print $3}') \
+	3<>/dev/tap$(ip -o link show guest1 | cut -d: -f1) 2>/dev/null &
+for i in $(seq 280); do ping -c 1 -W 1 10.0.0.30 >/dev/null && break; done
+ping -q -c 5 -i 0.1 -W 5 10.0.0.30 | grep -o "[0-9]* received"
+ip neigh show 10.0.0.30 | grep -o "lladdr [0-9a-f:]*"
+kill %%1; wait
+`, file(image.Kernel), file(image.Initrd))
+	differ(t, program(t, "vfs: [{}, {mac: '02:00:00:00:00:11'}]", text), "5 received\nlladdr 02:00:00:00:00:11\n")
+}
+
 // The recording is what netdevsim of Debian's kernel says now.
 func TestNetdevsim(t *testing.T) {
 	if !*interop && !*record {
 		t.Skip("`make interop` runs it: a guest takes its time")
 	}
-	testenv.Must(t, peer.Available())
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	defer cancel()
-	image, err := peer.Build(ctx, peer.CacheDir(), os.Stderr)
-	testenv.Must(t, err)
+	image := guest(t, ctx)
 	s := testenv.Space(t, link.Quiet)
 	testenv.Must(t, s.Net.AddBridge("br0"))
 	g, err := peer.Start(ctx, image, peer.Config{NS: s.NS, Bridge: "br0", IP: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/24")}})

@@ -50,23 +50,24 @@ const statistics = "statistics"
 func printStats(c *call) error {
 	c.printf("NIC statistics:\n")
 	line := func(name string, value uint64) { c.printf("     %s: %d\n", name, value) }
-	if c.vf == 0 {
-		for _, s := range c.nic.Stats {
+	for _, s := range c.nic.Stats {
+		if vf, name, of := s.OfVF(); c.vf == 0 {
 			line(s.Name, s.Value)
+		} else if of && vf == c.vf-1 {
+			line(name, s.Value)
 		}
 	}
 	own := c.nic.Own
+	if !c.all || c.vf > 0 {
+		return nil
+	}
 	if !c.fabric {
 		if err := c.client.Show(c, "counters", &own); err != nil {
 			return err
 		}
 	}
 	for _, s := range own {
-		vf, name, of := s.OfVF()
-		switch {
-		case c.vf > 0 && of && vf == c.vf-1:
-			line(name, s.Value)
-		case c.vf == 0 && (c.all || of && !c.fabric):
+		if _, _, of := s.OfVF(); !of { // those are there already
 			line(s.Name, s.Value)
 		}
 	}

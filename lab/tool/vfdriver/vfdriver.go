@@ -23,6 +23,7 @@ import (
 type options struct {
 	mac, hsi    string
 	mtu, queues int
+	vxlan       uint16
 	promisc     bool
 	once, json  bool
 
@@ -41,7 +42,8 @@ func Command(with func(name, how string, do func(c *ctl.Client) error) error,
 		Long: "Vf-driver takes a virtual function from the driver inside the NIC, acquires it by the channel\n" +
 			"between VF and PF, starts its vport, queues and filter, and prints what the PF's bulletin board\n" +
 			"says each time that changes. When it ends it releases the VF; if it is killed, the VF is reset.\n" +
-			"Meanwhile the VF's host TAP has no link: its driver is here.",
+			"Meanwhile its queues serve the VF's host TAP. If the PF's driver is lost it acquires the VF again\n" +
+			"once that has recovered.",
 		Example: "  tapir vf-driver nic0 1\n  tapir vf-driver nic0 1 --hsi 4.0   # the PF refuses that version\n" +
 			"  tapir vf-driver nic0 0 --queues 16 --once --json",
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -75,6 +77,8 @@ func Command(with func(name, how string, do func(c *ctl.Client) error) error,
 	f.IntVar(&o.mtu, "mtu", 1500, "MTU of the vport in octets, 46 to 9600")
 	f.IntVar(&o.queues, "queues", 1, "queue pairs to ask for, 1 to 16; the PF may grant fewer")
 	f.BoolVar(&o.promisc, "promisc", false, "ask for all frames, which only a trusted VF gets")
+	f.Uint16Var(&o.vxlan, "vxlan-port", 0,
+		"UDP port of VXLAN to ask for, which takes vf_tunnels of the PF; 0 asks for none")
 	f.StringVar(&o.hsi, "hsi",
 		fmt.Sprintf("%d.%d", fastlinq.VFHSIMajor, fastlinq.VFHSIMinor), "version of the fastpath to announce")
 	f.BoolVar(&o.once, "once", false, "print what the PF grants, release the VF and exit")
@@ -158,7 +162,7 @@ func (o *options) run(ctx context.Context, w io.Writer, c *vfsocket.Client) erro
 
 // start brings the VF up as the flags say.
 func (o *options) start(d *fastlinq.VFDriver) error {
-	return d.Start(fastlinq.VFSetup{MTU: o.mtu, Queues: o.queues, Promisc: o.promisc})
+	return d.Start(fastlinq.VFSetup{MTU: o.mtu, Queues: o.queues, Promisc: o.promisc, VXLAN: o.vxlan})
 }
 
 // bulletinEvery is how long the driver waits for the next bulletin before it looks

@@ -194,12 +194,13 @@ func (c *Client) Send(msg []byte) error {
 	if len(msg) > maxMessage {
 		return fmt.Errorf("a message of %d octets", len(msg))
 	}
-	if _, err := c.conn.Write(put(nil, trigger, msg)); err != nil {
-		return err
-	}
+	_, lost := c.conn.Write(put(nil, trigger, msg)) // the PF may have said before why it closes
 	_ = c.conn.SetReadDeadline(time.Now().Add(replyTimeout))
 	for {
-		if kind, err := c.next(); kind == taken || err != nil {
+		switch kind, err := c.next(); {
+		case err != nil && kind == 0 && lost != nil:
+			return lost
+		case kind == taken || err != nil:
 			return err
 		}
 	}

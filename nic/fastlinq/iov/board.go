@@ -16,7 +16,7 @@ const (
 )
 
 // link is the link as the VF is told: the policy decides whether it is up, and its rate
-// is its speed. Without the PF's driver it is down.
+// is its speed. While the channel is closed it is down.
 func (v *vf) link() Link {
 	l := v.pf.cfg.Function.Link()
 	switch v.policy.LinkState {
@@ -28,7 +28,7 @@ func (v *vf) link() Link {
 	case LinkDisable:
 		l.Up = false
 	}
-	l.Up = l.Up && !v.pf.down
+	l.Up = l.Up && v.board.Valid&tlv.ChannelInvalid == 0
 	if l.Up && v.policy.MaxRate > 0 && (l.Speed == 0 || l.Speed > v.policy.MaxRate) {
 		l.Speed = v.policy.MaxRate
 	}

@@ -209,6 +209,22 @@ func (d *Driver) SetTunnels(p l2.TunnelParams) (l2.TunnelParams, error) {
 	return r.Params(), err
 }
 
+// UseVXLAN asks that the device recognizes VXLAN at a UDP port; other tunnels stay as they are.
+// INVAL: the PF does not let VFs change that.
+func (d *Driver) UseVXLAN(port uint16) error {
+	var r tlv.TunnReply
+	q := &tlv.TunnRequest{UpdateModes: 1 << tlv.ModeVXLAN, Modes: 1 << tlv.ModeVXLAN, UpdateVXLANPort: 1,
+		VXLANPort: port}
+	if err := d.send(tlv.UpdateTunnParam, q, &r); err != nil {
+		return err
+	}
+	if r.VXLAN == 0 || r.VXLANPort != port {
+		return status.Inval.Errorf("the PF does not change the port of VXLAN, %d, for a VF: it takes vf_tunnels: true",
+			r.VXLANPort)
+	}
+	return nil
+}
+
 // TellMAC tells the PF of the address that a trusted VF uses.
 func (d *Driver) TellMAC(mac ether.Addr) error {
 	return d.send(tlv.BulletinUpdateMAC, &tlv.MACRequest{MAC: mac}, nil)

@@ -12,6 +12,7 @@ type Setup struct {
 	MTU     int // octets of IP
 	Queues  int // pairs
 	Promisc bool
+	VXLAN   uint16 // UDP port that the device is to recognize; 0: as the PF has it
 }
 
 // Pairs are the resources for queue pairs.
@@ -29,6 +30,11 @@ const (
 // Start starts the VF's vport and queues, as many as it was granted, and lets frames
 // pass.
 func (d *Driver) Start(s Setup) error {
+	if s.VXLAN != 0 {
+		if err := d.UseVXLAN(s.VXLAN); err != nil {
+			return err
+		}
+	}
 	if err := d.VportStart(l2.StartParams{MTU: s.MTU}); err != nil {
 		return err
 	}

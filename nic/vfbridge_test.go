@@ -238,3 +238,36 @@ func TestVFStorm(t *testing.T) {
 	r.run(5 * time.Millisecond)
 	storm(0, r.mac[0], 0, 5, 5, 5)
 }
+
+// The capture says of a frame that stays inside which VF has sent it and which get it.
+//
+// IO-26
+func TestVFCapture(t *testing.T) {
+	r := newVFs(t, Config{}, fastlinq.SRIOV{}, 12)
+	for _, c := range []struct {
+		from int
+		dst  ether.Addr
+		want []string
+	}{
+		{0, r.mac[11], []string{"VF 0 to VF 11"}},
+		{0, vfPeer, []string{"VF 0"}},
+		{-1, r.mac[11], []string{"to VF 11"}},
+		{0, ether.Broadcast, []string{"VF 0 to VF 1, 2, 3, 4, 5, 6, 7, 8 and others", "VF 0", ""}},
+	} {
+		src := vfPeer
+		if c.from >= 0 {
+			src = r.mac[c.from]
+		}
+		r.all = nil
+		r.send(c.from, vfFrame(c.dst, src, 0))
+		var got []string
+		for i := range r.all {
+			if r.all[i].Port == frame.Wire {
+				got = append(got, r.all[i].Text())
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("from %d to %v: %q, want %q", c.from, c.dst, got, c.want)
+		}
+	}
+}

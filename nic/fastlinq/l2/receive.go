@@ -60,6 +60,15 @@ func (fn *Function) Accepts(side Sides, f *frame.Frame) bool {
 	return ok
 }
 
+// Takers appends the vports that accept the frame that was classified last, by Accepts or
+// before Config.Switched is called.
+func (fn *Function) Takers(ids []int) []int {
+	for _, v := range fn.to {
+		ids = append(ids, v.id)
+	}
+	return ids
+}
+
 // deliverAll passes the frame in hand to all that accept it: the last takes it,
 // the others get copies. It stays the caller's if nobody has taken any.
 func (fn *Function) deliverAll(f *frame.Frame) (reason frame.DropReason) {

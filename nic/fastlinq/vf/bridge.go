@@ -71,7 +71,8 @@ type Bridge struct {
 	up, stale bool
 	note      [1]frame.Note // about the frame in hand
 	text      []byte
-	mail      bool // a VF's message waits
+	takers    []int // the vports in the note
+	mail      bool  // a VF's message waits
 	// storms limit what is copied to VFs.
 	storms [2]frame.Bucket
 	flrAt  frame.Time // when the firmware has cleaned up after VFs that are reset; 0: none is
@@ -202,7 +203,7 @@ func (b *Bridge) fromWire(f *frame.Frame) *frame.Frame {
 		return f
 	}
 	b.pf.Wire.Arrived(f, b.called)
-	b.pf.Wire.Trace(frame.Inbound, f, b.say("for a VF"), frame.DropNone, b.called)
+	b.pf.Wire.Trace(frame.Inbound, f, b.sayTo(b.say("")), frame.DropNone, b.called)
 	b.deliver(f, b.fn.Receive)
 	return nil
 }
@@ -259,6 +260,30 @@ func (u uplink) Transmit(f *frame.Frame) {
 	}
 	f.Queue = uplinkQueue | uint16(vport)
 	b.pf.Wire.Send(port.Out{Frame: f, Notes: b.sayVF(vport, ""), Offloaded: true}, b.called)
+}
+
+// namedVFs is how many VFs a note names.
+const namedVFs = 8
+
+// sayTo appends to a note the VFs that get the frame that was classified last; nil stays.
+func (b *Bridge) sayTo(note []frame.Note) []frame.Note {
+	if note == nil {
+		return nil
+	}
+	b.text = append(b.text, "to VF "...)
+	b.takers = b.fn.Takers(b.takers[:0])
+	for i, vport := range b.takers {
+		if i == namedVFs {
+			b.text = append(b.text, " and others"...)
+			break
+		}
+		if i > 0 {
+			b.text = append(b.text, ", "...)
+		}
+		b.text = strconv.AppendInt(b.text, int64(vport-1), 10)
+	}
+	note[0].Text = b.text
+	return note
 }
 
 // toPF keeps a frame (taken) until the PF is called.

@@ -141,7 +141,7 @@ func (b *Bridge) dropped(side l2.Sides, f *frame.Frame, r frame.DropReason) {
 
 // switched hears of a frame that stays inside.
 func (b *Bridge) switched(vport int, f *frame.Frame) {
-	b.pf.Wire.Trace(frame.Outbound, f, b.sayVF(vport, ": to another VF"), frame.DropNone, b.called)
+	b.pf.Wire.Trace(frame.Outbound, f, b.sayTo(b.sayVF(vport, " ")), frame.DropNone, b.called)
 }
 
 // fired notes a completion of a queue.

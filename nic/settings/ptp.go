@@ -98,8 +98,8 @@ func clockRows(phc *PHC, ptp *PTP) []*param.Row {
 		name, help string
 		field      *int
 	}{
-		{"ptp_tx_lose", "of so many PTP event messages one loses its Tx stamp; 0 for none", &ptp.TxLose},
-		{"ptp_tx_delay", "of so many PTP event messages one gets its Tx stamp late; 0 for none", &ptp.TxDelay},
+		{"ptp_tx_lose", "every Nth PTP event message loses its Tx stamp; 0: none does", &ptp.TxLose},
+		{"ptp_tx_delay", "every Nth PTP event message gets its Tx stamp late; 0: none does", &ptp.TxDelay},
 		{"ptp_tx_duplicate", "every Nth PTP event message gets its Tx stamp twice; 0: none does",
 			&ptp.TxDuplicate},
 	} {

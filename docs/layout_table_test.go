@@ -37,6 +37,7 @@ var layout = []line{
 	{"nic/pacing", []string{"wire"}},
 	{"nic/buf", []string{"wire"}},
 	{"nic/tap", []string{"wire"}},
+	{"nic/tap/tunnel", []string{"wire", "nic/tap"}},
 	{"nic/sched", nil},
 	{"nic/loop", []string{"wire", "nic/buf", "nic/sched", "nic/tap"}},
 	{"nic/toe/...", []string{"wire", "nic/toe", "nic/pacing"}},

@@ -21,6 +21,7 @@ func nicFlags(d *nicconf.Draft) []flag {
 		{set, "name", "", "`name` of the NIC (default nic0)"},
 		{set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire"},
 		{set, "tap-fd", "", "a ready TAP as open file descriptor `number` instead of --tap"},
+		{set, "wire", "", "a UDP socket instead of a TAP: udp:`LOCAL,REMOTE` or vxlan:VNI,REMOTE[,LOCAL]"},
 		{set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
 		{set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},
 		{set, "ip6", "", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"},
@@ -40,8 +41,7 @@ func nicFlags(d *nicconf.Draft) []flag {
 			"firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, " +
 				"zipped-bin (default built in)"},
 		{set, "hardware", "",
-			"`kind` of the device that the NIC is made of: fastlinq or ideal, which has no firmware and no " +
-				"interrupts (default fastlinq)"},
+			"`kind` of device: fastlinq or ideal, which has no firmware and no interrupts (default fastlinq)"},
 		{set, "profile", "", "`driver` whose defaults count for settings that are not given: siw (default Tapir's)"},
 		{d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"},
 		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},

@@ -173,7 +173,7 @@ func SwitchPort(link int) string { return fmt.Sprint("p", link) }
 
 // nicFields are the settings of a NIC but for those that the lab decides.
 func (n *Node) nicFields() []conf.Field {
-	ofLab := []string{"name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}
+	ofLab := []string{"name", "tap", "wire", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware"}
 	return append(conf.Without(n.NIC.Fields(), ofLab...),
 		n.ptpField(),
 		conf.Field{Name: "count", Expect: fmt.Sprintf(
@@ -184,8 +184,8 @@ func (n *Node) nicFields() []conf.Field {
 // cardFields are the settings of a device with several functions but for those that the
 // lab decides. The links of the node are its ports.
 func (n *Node) cardFields() []conf.Field {
-	return conf.Without(n.card.Fields(), "name", "tap", "tap_fd", "tap_ip", "host_tap", "ip_from_host", "firmware",
-		"ports")
+	return conf.Without(n.card.Fields(), "name", "tap", "wire", "tap_fd", "tap_ip", "host_tap", "ip_from_host",
+		"firmware", "ports")
 }
 
 // functions are the NICs of a card.

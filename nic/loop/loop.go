@@ -154,6 +154,7 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
 	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
+	p.holder, _ = q.(tap.Buffered)
 	p.SetMaxFrame(maxFrame)
 	if p.err = l.add(l.firstSource(), q.Fd(), unix.EPOLLIN); p.err != nil {
 		l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: -1})

@@ -24,6 +24,7 @@ type Port struct {
 	loop       *Loop
 	port       frame.Port
 	queue      tap.Queue
+	holder     tap.Buffered // the queue, if it is one; nil: it is not
 	readSize   int
 	batch      [rxFrames]*frame.Frame
 	budget     int                   // frames the engine may still send in this iteration
@@ -176,7 +177,7 @@ func (p *Port) receive() error {
 	p.more = true
 	total := n
 	for tries := n; tries < rxFrames && octets+part < rxOctets; tries++ {
-		if p.single && total == 1 {
+		if p.single && total == 1 && !p.buffered() {
 			p.more = false
 			break
 		}
@@ -204,6 +205,9 @@ func (p *Port) receive() error {
 	p.deliver(n)
 	return nil
 }
+
+// buffered tells whether the queue itself holds frames: its descriptor does not tell.
+func (p *Port) buffered() bool { return p.holder != nil && p.holder.Buffered() }
 
 // deliver hands the first n frames of the batch to the engine.
 func (p *Port) deliver(n int) {

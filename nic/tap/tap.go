@@ -52,6 +52,12 @@ type Queue interface {
 	Vnet() bool
 }
 
+// Buffered is a Queue that may hold frames while its descriptor does not poll ready.
+type Buffered interface {
+	// Buffered reports whether Read has such a frame.
+	Buffered() bool
+}
+
 // Config says which TAP to open and how.
 type Config struct {
 	// Name of the TAP to make or find, at most 15 octets. Empty lets the

@@ -164,7 +164,7 @@ func (d *Draft) addPort(n conf.Node, _ int) error {
 }
 
 // ofCard are the settings that all functions of a card have from it.
-var ofCard = []string{"tap", "tap_fd", "tap_ip", "frames", "hardware", "engines"}
+var ofCard = []string{"tap", "wire", "tap_fd", "tap_ip", "frames", "hardware", "engines"}
 
 // functionFields are the settings of a function.
 func (d *Draft) functionFields(c *Config) []conf.Field {

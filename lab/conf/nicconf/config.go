@@ -17,6 +17,7 @@ import (
 	"tapir/nic/param"
 	"tapir/nic/settings"
 	"tapir/nic/tap"
+	"tapir/nic/tap/tunnel"
 	"tapir/wire/ether"
 )
 
@@ -25,8 +26,10 @@ import (
 type Config struct {
 	Name string `json:"name" yaml:"name"` // default nic0
 	// made or found; empty: the kernel chooses
-	TAP   string         `json:"tap,omitempty" yaml:"tap,omitempty"`
-	TAPFD int            `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"` // a ready descriptor, taken over
+	TAP   string `json:"tap,omitempty" yaml:"tap,omitempty"`
+	TAPFD int    `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"` // a ready descriptor, taken over
+	// Wire goes through a UDP socket instead of a TAP, as tunnel.Parse reads it.
+	Wire  string         `json:"wire,omitempty" yaml:"wire,omitempty"`
 	TAPIP []netip.Prefix `json:"tap_ip,omitempty" yaml:"tap_ip,omitempty"` // addresses of the kernel's side
 	IP    []netip.Prefix `json:"ip,omitempty" yaml:"ip,omitempty"`         // IPv4
 	IP6   []netip.Prefix `json:"ip6,omitempty" yaml:"ip6,omitempty"`       // IPv6
@@ -78,6 +81,10 @@ func (c *Config) Fields() []conf.Field {
 			Set: conf.Checked(&c.TAP, tap.CheckName)},
 		{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
 			Set: conf.Int(&c.TAPFD, 3, 1<<20)},
+		{Name: "wire", Expect: tunnel.Expect, Set: conf.Checked(&c.Wire, func(s string) error {
+			_, err := tunnel.Parse(s)
+			return err
+		})},
 		{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
 			Set: conf.Append(&c.TAPIP, conf.Prefixes(netip.Addr.IsValid))},
 		{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true,
@@ -275,6 +282,8 @@ func (c *Config) conflict() string {
 		conf.Problem(c.Loopback() && (c.HostTAP != "" || len(c.TAPIP) > 0 || c.TAPFD != 0 || c.VLAN != 0),
 			"tap lo is the loopback interface: leave out host_tap, tap_ip, tap_fd and vlan"),
 		conf.Problem(c.Loopback() && c.NIC.NoLoopback, "tap lo is the loopback interface, and loopback_enabled is 0"),
+		conf.Problem(c.Wire != "" && (c.TAP != "" || c.TAPFD != 0 || len(c.TAPIP) > 0),
+			"wire takes the place of a TAP: leave out tap, tap_fd and tap_ip"),
 		conf.Problem(len(own) == 0 && !c.IPFromHost && !c.Loopback(),
 			"no address: give ip, such as 10.0.0.1/24, or ip6"),
 		conf.Problem(c.ideal() && c.HostTAP != "" && c.HostFrames != "" && c.HostVnet() != c.Vnet(), "hardware ideal "+

@@ -19,6 +19,7 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
+	"tapir/nic/tap/tunnel"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -42,6 +43,7 @@ type Node struct {
 	Device *nic.Device
 
 	cfg    Config
+	mtu    int // that was asked for; 0: none was
 	layer  *node.Layer
 	thread thread
 	ca     *al.CA        // nil without RDMA
@@ -63,6 +65,7 @@ type Node struct {
 // moment for the carrier; ctx bounds that wait only. An error is one line,
 // and nothing is left behind. Close ends the node.
 func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
+	given := cfg.MTU
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -70,8 +73,8 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 	if env.Wire != nil && cfg.Card != nil {
 		return nil, fmt.Errorf("%s: a function of a card has no wire in memory", cfg.Name)
 	}
-	if env.Wire != nil && (cfg.TAPFD != 0 || cfg.HostTAP != "" || len(cfg.TAPIP) > 0) {
-		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out tap_fd, host_tap and tap_ip",
+	if env.Wire != nil && (cfg.Wire != "" || cfg.TAPFD != 0 || cfg.HostTAP != "" || len(cfg.TAPIP) > 0) {
+		return nil, fmt.Errorf("%s: a wire in memory has no kernel side: leave out wire, tap_fd, host_tap and tap_ip",
 			cfg.Name)
 	}
 	if err := loadFirmware(&cfg); err != nil {
@@ -85,7 +88,7 @@ func Start(ctx context.Context, cfg Config, env node.Env) (*Node, error) {
 		_ = far.Close() // what is sent to it is lost
 		env.Wire = near
 	}
-	n := &Node{cfg: cfg, layer: env.Layer, left: make(chan struct{})}
+	n := &Node{cfg: cfg, mtu: given, layer: env.Layer, left: make(chan struct{})}
 	if n.layer == nil {
 		n.layer = node.NewLayer()
 	}
@@ -180,6 +183,9 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 			return err
 		}
 	}
+	if n.cfg.Wire != "" {
+		return n.openTunnel(env)
+	}
 	t, err := n.Space.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.Vnet()}, 1, &n.Undo)
 	if err != nil {
 		return fmt.Errorf("%s: %w", n.cfg.Name, err)
@@ -198,6 +204,31 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	if !n.Env().LoopStamps {
 		env.Observe = func(on bool) error { return n.observe(port, on) }
 	}
+	return nil
+}
+
+// openTunnel opens the socket that is the wire. The MTU is at most what the way to the peer
+// has room for.
+func (n *Node) openTunnel(env *nic.Env) error {
+	spec, err := tunnel.Parse(n.cfg.Wire)
+	if err != nil {
+		return fmt.Errorf("%s: wire: %w", n.cfg.Name, err)
+	}
+	var w *tunnel.Wire
+	if err := n.Space.NS.Do(func() (err error) {
+		w, err = tunnel.Open(spec, n.cfg.Vnet())
+		return err
+	}); err != nil {
+		return fmt.Errorf("%s: wire: %w", n.cfg.Name, err)
+	}
+	n.wire = w
+	n.Undo.Add(func() { w.Close() })
+	if n.mtu > w.MTU() {
+		return fmt.Errorf("%s: mtu %d: the way to %v has room for %d: leave out mtu, or raise that of the way",
+			n.cfg.Name, n.mtu, spec.Remote, w.MTU())
+	}
+	n.cfg.MTU = min(n.cfg.MTU, w.MTU())
+	env.Wire = n.attach(frame.Wire, w, n.cfg.MTU)
 	return nil
 }
 
@@ -270,9 +301,12 @@ func (n *Node) HostTAP() string {
 	return n.host.tap.Name()
 }
 
-// WireKind is "tap", or "mem" on a wire in memory.
+// WireKind is "tap", "wire" of one through a socket, or "mem" on a wire in memory.
 func (n *Node) WireKind() string {
-	if n.Env().Wire != nil && !n.cfg.Loopback() {
+	switch {
+	case n.cfg.Wire != "":
+		return "wire"
+	case n.Env().Wire != nil && !n.cfg.Loopback():
 		return "mem"
 	}
 	return "tap"

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/nic/toe/ports"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -12,7 +13,7 @@ import (
 // next Poll (RFC 9293 section 3.10.7.1). A RST is not answered.
 func (e *Engine) Reset(h *ip.Header, seg []byte) {
 	th, data, err := tcp.Parse(seg)
-	if err != nil || th.Flags.Has(tcp.RST) || !usable(h.Src) || !usable(h.Dst) || th.SrcPort == 0 {
+	if err != nil || th.Flags.Has(tcp.RST) || !ports.Usable(h.Src) || !ports.Usable(h.Dst) || th.SrcPort == 0 {
 		return
 	}
 	local, remote := netip.AddrPortFrom(h.Dst, th.DstPort), netip.AddrPortFrom(h.Src, th.SrcPort)

@@ -77,8 +77,8 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 // an ephemeral port. The SYN leaves at the next Poll. h hears of the outcome
 // through Established or Closed. Errors are *Error (AddrInUse, BadAddr).
 func (e *Engine) Connect(local, remote netip.AddrPort, h Handler, now frame.Time) (*Conn, error) {
-	local, remote = canonical(local), canonical(remote)
-	if !usable(local.Addr()) || !usable(remote.Addr()) || remote.Port() == 0 ||
+	local, remote = ports.Canonical(local), ports.Canonical(remote)
+	if !ports.Usable(local.Addr()) || !ports.Usable(remote.Addr()) || remote.Port() == 0 ||
 		local.Addr().Is4() != remote.Addr().Is4() {
 		return nil, &Error{Kind: BadAddr, Local: local, Remote: remote}
 	}
@@ -124,7 +124,7 @@ func (e *Engine) Owns(local, remote netip.AddrPort) bool {
 	if len(e.conns) == 0 && len(e.listeners) == 0 && e.waits.Len() == 0 {
 		return false
 	}
-	local, remote = canonical(local), canonical(remote)
+	local, remote = ports.Canonical(local), ports.Canonical(remote)
 	t := tuple{local, remote}
 	return e.conns[t] != nil || e.listener(local) != nil || e.waits.Find(t.local, t.remote) != nil
 }
@@ -217,15 +217,4 @@ func (e *Engine) forget(c *Conn) {
 		e.tail = c.prev
 	}
 	c.gone = true
-}
-
-func canonical(a netip.AddrPort) netip.AddrPort {
-	if a.Addr().Is4() {
-		return a
-	}
-	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
-}
-
-func usable(a netip.Addr) bool {
-	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }

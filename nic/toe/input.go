@@ -6,6 +6,7 @@ import (
 
 	"tapir/nic/toe/ecn"
 	"tapir/nic/toe/packet"
+	"tapir/nic/toe/ports"
 	"tapir/nic/toe/reassembly"
 	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
@@ -86,7 +87,7 @@ func (e *Engine) unmatched(h *tcp.Header, local, remote netip.AddrPort, n int, n
 	if l == nil {
 		return nil, false
 	}
-	if !usable(remote.Addr()) || remote.Port() == 0 {
+	if !ports.Usable(remote.Addr()) || remote.Port() == 0 {
 		e.drop(drop.Source)
 		return nil, true
 	}

@@ -34,7 +34,7 @@ type Listener struct {
 // (RFC 4987), or dropped with Config.NoSynCookies. Errors are
 // *Error (AddrInUse, BadAddr).
 func (e *Engine) Listen(local netip.AddrPort, backlog int, accept AcceptFunc) (*Listener, error) {
-	local = canonical(local)
+	local = ports.Canonical(local)
 	if !local.IsValid() || local.Port() == 0 || local.Addr().IsMulticast() {
 		return nil, &Error{Kind: BadAddr, Local: local}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tapir/nic/toe/pmtu"
+	"tapir/nic/toe/ports"
 	"tapir/nic/toe/recovery"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
@@ -49,7 +50,7 @@ func (e *Engine) SetMaxSegs(n int) { e.maxSegs = min(n, e.cfg.MaxSegs) }
 // ends only a connection that is being opened (RFC 5927 section 6.1);
 // otherwise it is remembered as the reason of a later timeout.
 func (e *Engine) Unreachable(local, remote netip.AddrPort, seq uint32, hard bool, mtu int, now frame.Time) {
-	c := e.conns[tuple{canonical(local), canonical(remote)}]
+	c := e.conns[tuple{ports.Canonical(local), ports.Canonical(remote)}]
 	if c == nil {
 		return
 	}

@@ -11,9 +11,7 @@ func (c *Conn) schedule() {
 
 // fire runs the timers that are due.
 func (e *Engine) fire(now frame.Time) {
-	if e.waits.Len() > 0 {
-		e.waits.Expire(now)
-	}
+	e.waits.Expire(now)
 	for c, ok := e.timers.Pop(now); ok; c, ok = e.timers.Pop(now) {
 		c.onTimer(now)
 		c.schedule()

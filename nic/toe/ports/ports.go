@@ -156,3 +156,16 @@ func (b *Allocator) candidate(local netip.Addr, secret uint32,
 	}
 	return netip.AddrPort{}, false
 }
+
+// Canonical is a without a zone, and an IPv4 address as one.
+func Canonical(a netip.AddrPort) netip.AddrPort {
+	if a.Addr().Is4() {
+		return a
+	}
+	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+}
+
+// Usable tells whether a station can have the address.
+func Usable(a netip.Addr) bool {
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}

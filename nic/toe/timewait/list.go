@@ -204,6 +204,9 @@ func (l *List) Deadline() frame.Time {
 
 // Expire forgets what has ended.
 func (l *List) Expire(now frame.Time) {
+	if len(l.index) == 0 {
+		return
+	}
 	for w := l.Oldest(); w != nil && w.At <= now; w = l.Oldest() {
 		l.Remove(w)
 	}

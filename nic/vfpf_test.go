@@ -176,44 +176,50 @@ func TestVFPFRecovery(t *testing.T) {
 			r.setting("mfw", "running")
 		},
 	}
-	for name, lose := range lost {
-		hw := name == "process kill" // what the channel is makes no difference
-		r := newVFs(t, Config{}, fastlinq.SRIOV{HWChannel: hw}, 3)
-		d := r.hand(2, vfdrv.Config{})
-		r.ok(d.Acquire())
-		mac := ether.Addr{2, 0, 0, 0, 0, 0x42}
-		d.up(mac, 1)
-		r.set(0, "vlan", "7")
-		r.set(0, "vlan", "0")
-		r.set(0, "mac", "02:00:00:00:00:77")
-		r.passes(0, r.mac[1], r.mac[0], 1<<1)
-		r.passes(2, r.mac[1], mac, 1<<1)
-		lose(r)
-		r.b.Poll(r.w.now)
-		if r.vfs[0].up || r.vfs[1].up {
-			t.Errorf("%s: a VF has its link while the PF recovers", name)
+	for _, engines := range []int{1, 2} {
+		for name, lose := range lost {
+			testPFRecovery(t, name, lose, engines, name == "process kill") // by any channel
 		}
-		r.clear()
-		r.passes(0, r.mac[1], r.mac[0], 0)
-		if changed, err := d.ReadBulletin(); !changed || err != nil || !d.Closed() {
-			t.Errorf(name+": the bulletin: %v %v %+v", changed, err, d.Bulletin())
-		}
-		if err := d.SetMTU(1400); err == nil {
-			t.Error("a message by a closed channel")
-		}
-		r.run(200 * time.Millisecond)
-		r.clear()
-		if !r.vfs[0].up || r.mac[0] != (ether.Addr{2, 0, 0, 0, 0, 0x77}) {
-			t.Fatalf("%s: the VF does not come back as it was: %v %v %+v", name, r.vfs[0].up, r.mac[0], r.b.Show()[0])
-		}
-		r.passes(0, r.mac[1], r.mac[0], 1<<1)
-		r.passes(1, r.mac[0], r.mac[1], 1<<0)
-		r.passes(2, r.mac[1], mac, 0)
-		r.ok(d.Acquire())
-		d.up(mac, 1)
-		r.passes(2, r.mac[1], mac, 1<<1)
-		r.passes(1, mac, r.mac[1], 1<<2)
 	}
+}
+
+func testPFRecovery(t *testing.T, name string, lose func(r *vfRig), engines int, hw bool) {
+	r := newVFs(t, Config{Hardware: &fastlinq.Config{Engines: engines}, Queues: engines},
+		fastlinq.SRIOV{HWChannel: hw}, 3)
+	d := r.hand(2, vfdrv.Config{})
+	r.ok(d.Acquire())
+	mac := ether.Addr{2, 0, 0, 0, 0, 0x42}
+	d.up(mac, 1)
+	r.set(0, "vlan", "7")
+	r.set(0, "vlan", "0")
+	r.set(0, "mac", "02:00:00:00:00:77")
+	r.passes(0, r.mac[1], r.mac[0], 1<<1)
+	r.passes(2, r.mac[1], mac, 1<<1)
+	lose(r)
+	r.b.Poll(r.w.now)
+	if r.vfs[0].up || r.vfs[1].up {
+		t.Errorf("%s: a VF has its link while the PF recovers", name)
+	}
+	r.clear()
+	r.passes(0, r.mac[1], r.mac[0], 0)
+	if changed, err := d.ReadBulletin(); !changed || err != nil || !d.Closed() {
+		t.Errorf(name+": the bulletin: %v %v %+v", changed, err, d.Bulletin())
+	}
+	if err := d.SetMTU(1400); err == nil {
+		t.Error("a message by a closed channel")
+	}
+	r.run(200 * time.Millisecond)
+	r.clear()
+	if !r.vfs[0].up || r.mac[0] != (ether.Addr{2, 0, 0, 0, 0, 0x77}) {
+		t.Fatalf("%s: the VF does not come back as it was: %v %v %+v", name, r.vfs[0].up, r.mac[0], r.b.Show()[0])
+	}
+	r.passes(0, r.mac[1], r.mac[0], 1<<1)
+	r.passes(1, r.mac[0], r.mac[1], 1<<0)
+	r.passes(2, r.mac[1], mac, 0)
+	r.ok(d.Acquire())
+	d.up(mac, 1)
+	r.passes(2, r.mac[1], mac, 1<<1)
+	r.passes(1, mac, r.mac[1], 1<<2)
 }
 
 // While the PF's driver is unloaded there can be no new VFs, and those that there are do not

@@ -439,6 +439,9 @@ func (d driver) recover(now frame.Time) {
 	m.events.recoveries++
 	m.loaded = false
 	d.coreLost(now)
+	for e := range d.cfg.Engines { // the other engine of the function is reset, too
+		m.fw.FLR(d.fn + e*len(d.adapter.functions))
+	}
 	d.nic.Carrier(hardware.Link{})
 	m.applied.board.Unloaded = true
 }

@@ -72,7 +72,9 @@ func (h *hosts) merge() {
 		if !ok {
 			continue
 		}
-		x.name = d.Name // it may have been renamed
+		if x.name != d.Name && h.n.DoWait(func(frame.Time) { x.name = d.Name }) != nil {
+			return // the node ends
+		}
 		if err := x.merge(d, v); err != nil && !errors.Is(err, loop.ErrClosed) {
 			h.n.Warn("%s: %v", x.name, err)
 		}

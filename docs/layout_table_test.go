@@ -77,7 +77,7 @@ var layout = []line{
 	{"nic/uapi/...", and(device, "nic/uapi")},
 	{"nic/uapi/relay", and(device, "nic/uapi", "nic/umode/proxy")},
 	{"nic/uapi/phc", []string{"wire", "ptp", "nic/ptp", "nic/uapi/errno", "nic/uapi/trap"}},
-	{"nic/uapi/sriov", []string{"wire", "nic/uapi/netlink", "nic/uapi/rundir", "nic/uapi/trap"}},
+	{"nic/uapi/sriov", []string{"wire", "nic/uapi/netlink", "nic/uapi/trap"}},
 	{"nic/uapi/doorbell", []string{"nic/uapi/ipc"}},
 	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/errno")},
 	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi", "nic/uapi/errno")},

@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/nic/uapi/rundir"
 	"tapir/nic/uapi/trap/mirror"
 )
 
@@ -28,8 +27,7 @@ const (
 // list of all devices in /sys/bus/pci/devices stays the kernel's.
 type Files struct {
 	*mirror.Mirror
-	remove func()
-	pfs    []PF
+	pfs []PF
 
 	mu    sync.Mutex
 	shown [][]string // netdevs of the VFs of each PF
@@ -38,16 +36,11 @@ type Files struct {
 // NewFiles makes the files of these PFs. Close removes them; those of a process that was
 // killed are removed by the next one's NewFiles.
 func NewFiles(pfs ...PF) (*Files, error) {
-	dir, remove, err := rundir.Make("tapir-sriov-", "/dev/shm", os.TempDir()) // memory first
+	m, err := mirror.Make("tapir-sriov-")
 	if err != nil {
 		return nil, err
 	}
-	m, err := mirror.New(dir)
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	f := &Files{Mirror: m, remove: remove, pfs: pfs, shown: make([][]string, len(pfs))}
+	f := &Files{Mirror: m, pfs: pfs, shown: make([][]string, len(pfs))}
 	for i := range pfs {
 		if err := f.add(&pfs[i]); err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -56,13 +49,6 @@ func NewFiles(pfs ...PF) (*Files, error) {
 	m.Before = f.refresh
 	f.refresh()
 	return f, nil
-}
-
-// Close removes the files.
-func (f *Files) Close() error {
-	err := f.Mirror.Close()
-	f.remove()
-	return err
 }
 
 // dir is the directory of the bus of a PF.

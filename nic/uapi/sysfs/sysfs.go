@@ -19,39 +19,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"tapir/nic/uapi/rundir"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/mirror"
 )
 
 // Tree is a Handler that serves the files.
-type Tree struct {
-	*mirror.Mirror
-	remove func() // the directory
-}
+type Tree struct{ *mirror.Mirror }
 
 const dirPrefix = "tapir-sysfs-"
 
 // New makes an empty tree: no path is shown yet. Close removes it; that of a
 // process that was killed is removed by the next one's New.
 func New() (*Tree, error) {
-	dir, remove, err := rundir.Make(dirPrefix, "/dev/shm", os.TempDir()) // memory first
+	m, err := mirror.Make(dirPrefix)
 	if err != nil {
 		return nil, err
 	}
-	m, err := mirror.New(dir)
-	if err != nil {
-		remove()
-		return nil, err
-	}
-	return &Tree{m, remove}, nil
-}
-
-// Close removes the tree.
-func (t *Tree) Close() error {
-	err := t.Mirror.Close()
-	t.remove()
-	return err
+	return &Tree{m}, nil
 }
 
 // Dir makes a directory and those above it.

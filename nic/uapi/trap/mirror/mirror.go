@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/rundir"
 	"tapir/nic/uapi/trap"
 )
 
@@ -30,8 +31,9 @@ type Mirror struct {
 	// shown: it may bring the files up to date.
 	Before func()
 
-	root string
-	fd   int // of root
+	remove func() // root, of Make; nil: it is not ours
+	root   string
+	fd     int // of root
 
 	mu    sync.Mutex
 	asked bool
@@ -55,6 +57,23 @@ func New(dir string) (*Mirror, error) {
 		taken: map[string]func([]byte) error{}}, nil
 }
 
+// Make is New of a directory of its own, in memory if that is possible, whose name begins with
+// prefix. Close removes it; that of a process that was killed is removed by the next one's
+// Make.
+func Make(prefix string) (*Mirror, error) {
+	dir, remove, err := rundir.Make(prefix, "/dev/shm", os.TempDir()) // memory first
+	if err != nil {
+		return nil, err
+	}
+	m, err := New(dir)
+	if err != nil {
+		remove()
+		return nil, err
+	}
+	m.remove = remove
+	return m, nil
+}
+
 // Root is the directory of ours.
 func (m *Mirror) Root() string { return m.root }
 
@@ -62,7 +81,11 @@ func (m *Mirror) Root() string { return m.root }
 // has been taken.
 func (m *Mirror) Close() error {
 	m.digest()
-	return unix.Close(m.fd)
+	err := unix.Close(m.fd)
+	if m.remove != nil {
+		m.remove()
+	}
+	return err
 }
 
 // Show has the program see path, which must be absolute and clean, and

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"tapir/mpa"
 	"tapir/nic"
@@ -31,7 +30,7 @@ func seeds(t *testing.T) (first, n uint64) {
 		}
 		return 0, n
 	}
-	return uint64(time.Now().YearDay()) * corpusSeeds % corpusAll, corpusSeeds
+	return 327 * corpusSeeds % corpusAll, corpusSeeds // the same every day: SOAK_SEEDS has all
 }
 
 // TestEngineTracesAreNotAccused: whatever the engine says to itself, in every way

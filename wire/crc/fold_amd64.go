@@ -21,3 +21,15 @@ func fold(crc uint32, p []byte) uint32
 //
 //go:noescape
 func foldCopy(crc uint32, dst []byte, at int, src []byte) uint32
+
+// foldIEEE folds p, a multiple of 64 octets and at least foldMin, behind octets whose
+// CRC-32 is crc, not inverted: the CRC-32 of all is that of the 16 octets returned.
+//
+//go:noescape
+func foldIEEE(crc uint32, p []byte) (lower, upper uint64)
+
+// foldIEEECopy is foldIEEE of src, which it copies to dst. It goes through the octets
+// once.
+//
+//go:noescape
+func foldIEEECopy(crc uint32, dst, src []byte) (lower, upper uint64)

@@ -9,3 +9,9 @@ const (
 
 func fold(uint32, []byte) uint32                  { panic("crc: no carry-less multiplication") }
 func foldCopy(uint32, []byte, int, []byte) uint32 { panic("crc: no carry-less multiplication") }
+func foldIEEE(uint32, []byte) (lower, upper uint64) {
+	panic("crc: no carry-less multiplication")
+}
+func foldIEEECopy(uint32, []byte, []byte) (lower, upper uint64) {
+	panic("crc: no carry-less multiplication")
+}

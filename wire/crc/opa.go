@@ -2,7 +2,6 @@ package crc
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 )
 
 // The fields of a 16B local route header that a fabric may change on the way,
@@ -24,7 +23,7 @@ func OPA16B(b []byte) uint32 {
 	q0, q1 := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
 	binary.LittleEndian.PutUint64(b, q0|variant16B0)
 	binary.LittleEndian.PutUint64(b[8:], q1|variant16B1)
-	sum := crc32.ChecksumIEEE(b)
+	sum := IEEE(0, b)
 	binary.LittleEndian.PutUint64(b, q0)
 	binary.LittleEndian.PutUint64(b[8:], q1)
 	return sum
@@ -39,7 +38,7 @@ func OPA9B(b []byte) uint32 {
 	was := [2]byte{b[sc], b[ecn]}
 	b[sc] |= 0xf0
 	b[ecn] = 0xff
-	sum := crc32.ChecksumIEEE(b)
+	sum := IEEE(0, b)
 	b[sc], b[ecn] = was[0], was[1]
 	return sum
 }

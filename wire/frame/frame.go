@@ -116,6 +116,7 @@ const (
 	GSONone  GSO = 0
 	GSOTCPv4 GSO = 1
 	GSOTCPv6 GSO = 4
+	GSOUDP   GSO = 5 // UDP datagrams of equal length, IPv4 or IPv6
 )
 
 // Offload is the work that the sender of a frame left to the device, as the

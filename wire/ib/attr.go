@@ -1,12 +1,16 @@
 package ib
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // NodeCA is the node type of a channel adapter.
 const NodeCA uint8 = 1
 
 // NodeInfo is the attribute of section 14.2.5.3.
 type NodeInfo struct {
+	Version      uint8 // base and class version that the node has; 0: 1
 	Type         uint8
 	Ports        uint8
 	SystemGUID   [8]byte
@@ -21,7 +25,8 @@ type NodeInfo struct {
 
 // Append appends the 40 octets of the attribute.
 func (n *NodeInfo) Append(dst []byte) []byte {
-	dst = append(dst, 1, 1, n.Type, n.Ports) // base and class version
+	v := cmp.Or(n.Version, 1)
+	dst = append(dst, v, v, n.Type, n.Ports)
 	dst = append(dst, n.SystemGUID[:]...)
 	dst = append(dst, n.NodeGUID[:]...)
 	dst = append(dst, n.PortGUID[:]...)

@@ -1,6 +1,10 @@
-// Package ib encodes and decodes InfiniBand management datagrams and the
-// subnet management attributes that every port has (InfiniBand Architecture
-// 1.3, chapters 13 and 14). All fields are big-endian.
+// Package ib encodes and decodes what InfiniBand defines and RoCE carries
+// (InfiniBand Architecture 1.3): transport packets with their invariant CRC
+// (Packet and ICRC, chapters 7 and 9, annexes A16 and A17), management
+// datagrams and the subnet management attributes that every port has (chapters
+// 13 and 14), and the messages of communication management (chapter 12). All
+// fields are big-endian but for the ICRC. Fields narrower than their type are
+// cut when they are written.
 package ib
 
 import (
@@ -12,7 +16,9 @@ import (
 const (
 	MADLen    = 256
 	HeaderLen = 24
-	DataLen   = 64 // of the attribute in a subnet management packet
+	// BaseVersionOPA is the base version of Omni-Path's longer datagrams.
+	BaseVersionOPA = 0x80
+	DataLen        = 64 // of the attribute in a subnet management packet
 )
 
 const (
@@ -50,6 +56,7 @@ const (
 	AttrGUIDInfo        uint16 = 0x0014
 	AttrPortInfo        uint16 = 0x0015
 	AttrPKeyTable       uint16 = 0x0016
+	AttrSMInfo          uint16 = 0x0020
 )
 
 // ErrTruncated says that a datagram is not MADLen long.

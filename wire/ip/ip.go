@@ -14,6 +14,7 @@ import (
 const (
 	ProtoHopByHop uint8 = 0
 	ProtoICMP     uint8 = 1
+	ProtoIGMP     uint8 = 2
 	ProtoTCP      uint8 = 6
 	ProtoUDP      uint8 = 17
 	ProtoRouting  uint8 = 43

@@ -23,6 +23,18 @@ func (r *Roster[T]) Add(num uint32, v *T) {
 	r.nums, r.list = append(r.nums, num), append(r.list, v)
 }
 
+// Find returns the object with number num, nil if it is not in r.
+func (r *Roster[T]) Find(num uint32) *T {
+	if len(r.nums) == 0 {
+		return nil
+	}
+	i := sort.Search(len(r.nums), func(i int) bool { return r.nums[i]-r.nums[0] >= num-r.nums[0] })
+	if i == len(r.nums) || r.nums[i] != num {
+		return nil
+	}
+	return r.list[i]
+}
+
 // Remove takes out the object with number num, which must be in r.
 func (r *Roster[T]) Remove(num uint32) {
 	i := sort.Search(len(r.nums), func(i int) bool { return r.nums[i]-r.nums[0] >= num-r.nums[0] })

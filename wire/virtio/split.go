@@ -7,13 +7,16 @@ import (
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
+	"tapir/wire/udp"
 )
 
-// Where TCP keeps what differs between the segments of a super-frame.
+// Where TCP and UDP keep what differs between the segments of a super-frame.
 const (
-	tcpSeq    = 4
-	tcpOffset = 12
-	tcpFlags  = 13
+	tcpSeq      = 4
+	tcpOffset   = 12
+	tcpFlags    = 13
+	udpLength   = 4
+	udpChecksum = 6
 )
 
 // Splitter turns frames with work left to do into the frames that a wire
@@ -33,7 +36,8 @@ func Split(off frame.Offload, data []byte, emit func(seg []byte)) error {
 // Split passes to emit, in order, the true frames that data (an Ethernet
 // frame, borrowed and left unchanged) stands for under off. Each has its own
 // IP length, IPv4 identification and header checksum, TCP sequence number,
-// flags and checksum: FIN and PSH only on the last, CWR only on the first.
+// flags and checksum: FIN and PSH only on the last, CWR only on the first. Of UDP
+// they are datagrams with their own length and checksum.
 // emit borrows its argument. off.HdrLen is a hint of the sender and not
 // looked at. ErrTruncated, ErrMalformed or ErrGSOType is returned before anything is
 // emitted.
@@ -103,7 +107,7 @@ type inHand struct {
 	head   []byte // headers of the segment in hand
 }
 
-// Begin is for users who want the segments of a TCP super-frame one by one, or
+// Begin is for users who want the segments of a super-frame one by one, or
 // only the beginnings of them: it takes data in hand, borrowed until End, and
 // returns how many there are. The errors are those of Split.
 func (s *Splitter) Begin(off frame.Offload, data []byte) (n int, err error) {
@@ -118,14 +122,17 @@ func (s *Splitter) Begin(off frame.Offload, data []byte) (n int, err error) {
 	c := &s.cut
 	*c = inHand{layout: l, kind: off.GSO, data: data, size: size, head: append(c.head[:0], data[:l.payload]...)}
 	h, t := c.head[l.l3:], c.head[l.l4:]
-	c.seq, c.flags = binary.BigEndian.Uint32(t[tcpSeq:]), t[tcpFlags]
+	if !l.udp {
+		c.seq, c.flags = binary.BigEndian.Uint32(t[tcpSeq:]), t[tcpFlags]
+	}
+	proto := uint32(l.proto())
 	if l.v6 {
-		c.addrs = ip.Sum(h[8:40], uint32(ip.ProtoTCP))
+		c.addrs = ip.Sum(h[8:40], proto)
 	} else {
 		c.id = binary.BigEndian.Uint16(h[4:])
 		clear(h[2:6])
 		clear(h[10:12])
-		c.addrs = ip.Sum(h[12:20], uint32(ip.ProtoTCP))
+		c.addrs = ip.Sum(h[12:20], proto)
 		c.header = ip.Sum(h[:l.l4-l.l3], 0)
 	}
 	return max(1, (l.end-l.payload+size-1)/size), nil
@@ -151,7 +158,7 @@ func (s *Splitter) PutRun(dst []byte, i, n int) frame.Offload {
 	c.finish(uint16(i), n, len(dst))
 	at := c.payload + i*c.size
 	copy(dst[copy(dst, c.head):], c.data[at:])
-	off := frame.Offload{NeedsCsum: true, CsumStart: uint16(c.l4), CsumOffset: tcp.ChecksumOffset}
+	off := frame.Offload{NeedsCsum: true, CsumStart: uint16(c.l4), CsumOffset: uint16(c.checksum())}
 	if n > 1 {
 		off.GSO, off.GSOSize, off.HdrLen = c.kind, uint16(c.size), uint16(c.payload)
 	}
@@ -159,7 +166,7 @@ func (s *Splitter) PutRun(dst []byte, i, n int) frame.Offload {
 }
 
 // Put writes the first len(dst) octets of segment i to dst, at most Len(i).
-// The TCP checksum needs all octets: of a segment that is cut it is the sum of
+// The checksum needs all octets: of a segment that is cut it is the sum of
 // the pseudo-header, as a sender leaves it to a device.
 func (s *Splitter) Put(dst []byte, i int) {
 	c := &s.cut
@@ -168,22 +175,27 @@ func (s *Splitter) Put(dst []byte, i int) {
 	n := copy(dst, c.head)
 	at := c.payload + i*c.size
 	copy(dst[n:], c.data[at:at+whole-c.payload])
-	t := c.l4 + tcp.ChecksumOffset
-	if len(dst) == whole {
-		binary.BigEndian.PutUint16(dst[t:], ip.Checksum(dst[c.l4:], 0))
+	if len(dst) < whole {
+		return
 	}
+	sum := ip.Checksum(dst[c.l4:], 0)
+	if sum == 0 && c.udp {
+		sum = 0xffff // zero would mean "none"
+	}
+	binary.BigEndian.PutUint16(dst[c.l4+c.checksum():], sum)
 }
 
 // Shape is where things lie in the segments of a super-frame, in octets.
 type Shape struct {
-	L3, L4, Payload int // where the IP header, the TCP header and the payload begin
-	Size            int // of the payload of a segment that is not the last
+	L3, L4, Payload int  // where the IP header, the TCP or UDP header and the payload begin
+	Size            int  // of the payload of a segment that is not the last
+	UDP             bool // not TCP
 }
 
 // Shape is that of the super-frame in hand.
 func (s *Splitter) Shape() Shape {
 	c := &s.cut
-	return Shape{c.l3, c.l4, c.payload, c.size}
+	return Shape{c.l3, c.l4, c.payload, c.size, c.udp}
 }
 
 // Payload is that of the segments from segment i on, borrowed.
@@ -202,6 +214,9 @@ func (sh *Shape) Step(pkt []byte, k int, flags byte) {
 		next := id + uint16(k)
 		binary.BigEndian.PutUint16(h[4:], next)
 		binary.BigEndian.PutUint16(h[10:], ^ip.Fold(uint32(^sum)+uint32(^id)+uint32(next)))
+	}
+	if sh.UDP {
+		return
 	}
 	binary.BigEndian.PutUint32(t[tcpSeq:], binary.BigEndian.Uint32(t[tcpSeq:])+uint32(k*sh.Size))
 	t[tcpFlags] = flags
@@ -232,25 +247,51 @@ func (c *inHand) finish(i uint16, n, whole int) {
 		binary.BigEndian.PutUint16(h[4:], id)
 		binary.BigEndian.PutUint16(h[10:], ^ip.Fold(c.header+uint32(length)+uint32(id)))
 	}
-	t[tcpFlags] = c.flagsOf(int(i), n)
-	binary.BigEndian.PutUint32(t[tcpSeq:], c.seq+uint32(int(i)*c.size))
-	binary.BigEndian.PutUint16(t[tcp.ChecksumOffset:], ip.Fold(c.addrs+uint32(whole-c.l4)))
+	if c.udp {
+		binary.BigEndian.PutUint16(t[udpLength:], uint16(whole-c.l4))
+	} else {
+		t[tcpFlags] = c.flagsOf(int(i), n)
+		binary.BigEndian.PutUint32(t[tcpSeq:], c.seq+uint32(int(i)*c.size))
+	}
+	binary.BigEndian.PutUint16(t[c.checksum():], ip.Fold(c.addrs+uint32(whole-c.l4)))
 }
 
-// layout is where the headers of a TCP super-frame lie, found in the frame
-// itself.
+// layout is where the headers of a super-frame lie, found in the frame itself.
 type layout struct {
 	l3, l4, payload, end int
-	v6                   bool
+	v6, udp              bool
 }
 
-// locate walks the headers of a TCP super-frame.
+// proto is the IP protocol.
+func (l *layout) proto() uint8 {
+	if l.udp {
+		return ip.ProtoUDP
+	}
+	return ip.ProtoTCP
+}
+
+// checksum is where the checksum is in the TCP or UDP header.
+func (l *layout) checksum() int {
+	if l.udp {
+		return udpChecksum
+	}
+	return tcp.ChecksumOffset
+}
+
+// locate walks the headers of a super-frame.
 func locate(kind frame.GSO, data []byte) (l layout, err error) {
 	eth, n, err := ether.Parse(data)
 	if err != nil {
 		return l, ErrTruncated
 	}
-	l.l3, l.v6 = n, kind == frame.GSOTCPv6
+	l.l3, l.v6, l.udp = n, kind == frame.GSOTCPv6, kind == frame.GSOUDP
+	if l.udp {
+		if l.v6 = eth.Type == ether.TypeIPv6; l.v6 {
+			kind = frame.GSOTCPv6
+		} else {
+			kind = frame.GSOTCPv4
+		}
+	}
 	switch kind {
 	case frame.GSOTCPv4:
 		err = l.locate4(eth.Type, data)
@@ -261,6 +302,12 @@ func locate(kind frame.GSO, data []byte) (l layout, err error) {
 	}
 	if err != nil {
 		return l, err
+	}
+	if l.udp {
+		if l.payload = l.l4 + udp.HeaderLen; l.payload > l.end {
+			return l, ErrTruncated
+		}
+		return l, nil
 	}
 	if l.l4+tcp.HeaderLen > l.end {
 		return l, ErrTruncated
@@ -285,7 +332,7 @@ func (l *layout) locate4(etherType uint16, data []byte) error {
 	}
 	hl, total := int(h[0]&15)*4, int(binary.BigEndian.Uint16(h[2:]))
 	fragment := binary.BigEndian.Uint16(h[6:])&0x3fff != 0
-	if h[0]>>4 != 4 || hl < ip.HeaderLen4 || total < hl || h[9] != ip.ProtoTCP || fragment {
+	if h[0]>>4 != 4 || hl < ip.HeaderLen4 || total < hl || h[9] != l.proto() || fragment {
 		return ErrMalformed
 	}
 	if total > len(h) {
@@ -312,7 +359,7 @@ func (l *layout) locate6(etherType uint16, data []byte) error {
 	}
 	h = h[:total]
 	next, at := h[6], ip.HeaderLen6
-	for next != ip.ProtoTCP {
+	for next != l.proto() {
 		switch next {
 		case ip.ProtoHopByHop, ip.ProtoRouting, ip.ProtoDestOpts:
 		default:

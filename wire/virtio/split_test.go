@@ -237,7 +237,8 @@ func TestSplitErrors(t *testing.T) {
 	}{
 		{"size 0", v4, func(off *frame.Offload, b []byte) []byte { off.GSOSize = 0; return b }, ErrMalformed},
 		{"other family", v4, func(off *frame.Offload, b []byte) []byte { off.GSO = frame.GSOTCPv6; return b }, ErrMalformed},
-		{"unknown kind", v4, func(off *frame.Offload, b []byte) []byte { off.GSO = 5; return b }, ErrGSOType},
+		{"unknown kind", v4, func(off *frame.Offload, b []byte) []byte { off.GSO = 3; return b }, ErrGSOType},
+		{"TCP as UDP", v4, func(off *frame.Offload, b []byte) []byte { off.GSO = frame.GSOUDP; return b }, ErrMalformed},
 		{"cut", v4, func(off *frame.Offload, b []byte) []byte { return b[:len(b)-1] }, ErrTruncated},
 		{"cut in Ethernet", v4, func(off *frame.Offload, b []byte) []byte { return b[:13] }, ErrTruncated},
 		{"cut in IP", v4, func(off *frame.Offload, b []byte) []byte { return b[:30] }, ErrTruncated},

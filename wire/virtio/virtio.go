@@ -1,6 +1,6 @@
 // Package virtio encodes and decodes the virtio-net header that a TAP opened
 // with IFF_VNET_HDR puts in front of each frame, and does the work that the
-// header leaves to the device: completing checksums and cutting TCP
+// header leaves to the device: completing checksums and cutting TCP and UDP
 // super-frames into true segments (virtio 1.2 section 5.1.6).
 package virtio
 
@@ -30,7 +30,7 @@ var (
 
 // Parse reads the header at the front of b. Multi-octet fields are
 // little-endian. It fails with ErrTruncated, or with ErrGSOType for a kind of
-// segmentation other than plain TCPv4 and TCPv6. Unknown flags are ignored,
+// segmentation other than plain TCPv4, TCPv6 and UDP. Unknown flags are ignored,
 // as the standard asks.
 func Parse(b []byte) (frame.Offload, error) {
 	if len(b) < HeaderLen {
@@ -46,7 +46,7 @@ func Parse(b []byte) (frame.Offload, error) {
 		CsumOffset: binary.LittleEndian.Uint16(b[8:]),
 	}
 	switch off.GSO {
-	case frame.GSONone, frame.GSOTCPv4, frame.GSOTCPv6:
+	case frame.GSONone, frame.GSOTCPv4, frame.GSOTCPv6, frame.GSOUDP:
 		return off, nil
 	}
 	return frame.Offload{}, ErrGSOType

@@ -44,7 +44,7 @@ func TestBadHeader(t *testing.T) {
 		{make([]byte, 9), ErrTruncated},
 		{nil, ErrTruncated},
 		{[]byte{0, 3, 0, 0, 0, 0, 0, 0, 0, 0}, ErrGSOType},    // UFO
-		{[]byte{0, 5, 0, 0, 0, 0, 0, 0, 0, 0}, ErrGSOType},    // USO
+		{[]byte{0, 2, 0, 0, 0, 0, 0, 0, 0, 0}, ErrGSOType},    // none
 		{[]byte{0, 0x81, 0, 0, 0, 0, 0, 0, 0, 0}, ErrGSOType}, // with ECN, which needs TUN_F_TSO_ECN
 	}
 	for _, tt := range tests {

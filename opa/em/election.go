@@ -100,6 +100,14 @@ func (m *Manager) become(role mad.SMState) {
 	m.restart(role)
 }
 
+// SMInfo describes the manager to others.
+func (m *Manager) SMInfo() mad.SMInfo {
+	return mad.SMInfo{
+		PortGUID: m.opt.GUID, ActCount: uint32(m.count.Sent), Elapsed: uint32(m.now.Sub(m.since).Seconds()),
+		Priority: m.opt.Priority, State: m.role,
+	}
+}
+
 // tellSMInfo answers another manager.
 func (m *Manager) tellSMInfo(s *mad.SMP, from mad.Address, send mad.Send) {
 	own := uint32(s.TID>>32) == m.tidSpace()
@@ -107,10 +115,7 @@ func (m *Manager) tellSMInfo(s *mad.SMP, from mad.Address, send mad.Send) {
 		return
 	}
 	m.count.Received++
-	info := mad.SMInfo{
-		PortGUID: m.opt.GUID, ActCount: uint32(m.count.Sent), Elapsed: uint32(m.now.Sub(m.since).Seconds()),
-		Priority: m.opt.Priority, State: m.role,
-	}
+	info := m.SMInfo()
 	var b [mad.DirectedHeaderLen + mad.SMInfoLen]byte
 	r := mad.SMP{Header: s.Header, GUID: m.opt.GUID}
 	r.Method, r.Status = mad.MethodGetResp, 0

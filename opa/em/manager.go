@@ -25,6 +25,7 @@ package em
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -169,6 +170,9 @@ func (m *Manager) master() bool { return m.role == mad.SMMaster }
 func (m *Manager) Receive(b []byte, from mad.Address, now frame.Time, send mad.Send) {
 	m.now = now
 	h, err := mad.Parse(b)
+	if errors.Is(err, mad.ErrVersion) {
+		return // InfiniBand's, for other agents
+	}
 	if err != nil {
 		m.count.Malformed++
 		return

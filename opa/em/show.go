@@ -4,6 +4,9 @@ import (
 	"slices"
 
 	"tapir/opa"
+	"tapir/opa/mad"
+	"tapir/opa/sa"
+	"tapir/opa/sma"
 	"tapir/wire/ether"
 )
 
@@ -186,4 +189,17 @@ func (m *Manager) MACs(id uint16) (list []MACRecord) {
 		}
 	}
 	return list
+}
+
+// Nodes returns the HFIs with their ports that are up, by GUID, for subnet
+// administration; ready is false if another manager is in charge.
+func (m *Manager) Nodes() (list []sa.Node, ready bool) {
+	for _, p := range m.ports {
+		if !p.up || !p.infoRead || p.duplicate {
+			continue
+		}
+		list = append(list, sa.Node{PKeys: p.pkeys, Info: sma.Info{GUID: p.guid, Name: p.name, LID: p.info.LID,
+			SMLID: p.info.SMLID, SMSL: p.info.SMSL, State: p.info.State, MTU: mad.MTU(p.info.MTUCap)}})
+	}
+	return list, m.master() && !m.opt.Observe
 }

@@ -1,6 +1,7 @@
 package hfi
 
 import (
+	"cmp"
 	"slices"
 
 	"tapir/opa"
@@ -17,7 +18,7 @@ func (p *Port) Attach(a mad.Agent) { p.agents = append(p.agents, a) }
 // one: it is the mad.Send that agents get. Subnet management passes on SC 15 as
 // soon as the link is up, with the permissive LID as source while the port has
 // none; everything else only while the port is active, with the P_Key of the
-// management partition. The port's own LID is reached too, and who asks
+// partition that to names. The port's own LID is reached too, and who asks
 // everybody asks itself. What cannot be sent is counted and answered by false.
 func (p *Port) SendMAD(to mad.Address, b []byte) bool {
 	r := p.sendMAD(to, b)
@@ -37,7 +38,7 @@ func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
 	case !subnet && to.LID == opa.Permissive:
 		return opa.DropDLID
 	}
-	h := opa.Header9B{SLID: p.lid, DLID: to.LID, SC: to.SL, SL: to.SL, PKey: p.managementPKey(),
+	h := opa.Header9B{SLID: p.lid, DLID: to.LID, SC: to.SL, SL: to.SL, PKey: p.member(to.PKey),
 		DestQP: to.QP, SrcQP: to.QP, QKey: opa.QKeyGSI, PSN: p.psn}
 	vl := to.SL & 7
 	if subnet {
@@ -63,13 +64,27 @@ func (p *Port) sendMAD(to mad.Address, b []byte) frame.DropReason {
 	return frame.DropNone
 }
 
-// managementPKey is full membership in the management partition if the port
-// has it, else limited.
-func (p *Port) managementPKey() uint16 {
-	if slices.Contains(p.used, opa.PKeyManagement|opa.PKeyFull) {
-		return opa.PKeyManagement | opa.PKeyFull
+// member is full membership in the partition of key, 0 for that of management,
+// if the port has it, else limited.
+func (p *Port) member(key uint16) uint16 {
+	key = cmp.Or(key, opa.PKeyManagement) &^ opa.PKeyFull
+	if slices.Contains(p.used, key|opa.PKeyFull) {
+		return key | opa.PKeyFull
 	}
-	return opa.PKeyManagement
+	return key
+}
+
+// DeliverMAD offers b (borrowed), a MAD for a queue pair of the port itself, to its
+// agents, also while the link is down: what a program asks its own port for never
+// leaves it. Answers go to send, which hears SendMAD's arguments.
+func (p *Port) DeliverMAD(qp uint32, b []byte, send mad.Send) {
+	from := mad.Address{LID: p.lid, QP: qp}
+	if p.lid == 0 {
+		from.LID = opa.Permissive
+	}
+	for _, a := range p.agents {
+		a.Receive(b, from, p.now, send)
+	}
 }
 
 // packMAD makes f a packet and queues it; on failure f is still the caller's. It is a
@@ -180,6 +195,9 @@ func (p *Port) receiveMAD(d *datagram, self bool) frame.DropReason {
 		return drop.Unused
 	}
 	p.counts.MADs++
+	if d.qp == opa.QPGeneral {
+		d.from.PKey = d.pkey
+	}
 	p.congested(d.from.LID, d.dlid, d.sc, d.pkey, d.fecn, d.becn)
 	for _, a := range p.agents {
 		a.Receive(d.payload, d.from, p.now, p.SendMAD)

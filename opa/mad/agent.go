@@ -10,6 +10,9 @@ type Address struct {
 	LID opa.LID // opa.Permissive: whoever hears it, from a port without LID
 	QP  uint32  // opa.QPSubnet for the classes of subnet management, opa.QPGeneral for all others
 	SL  uint8
+	// PKey is the partition, by a P_Key of any membership, of a MAD of QPGeneral;
+	// 0: that of management.
+	PKey uint16
 }
 
 // Send hands b, a MAD (borrowed), to the fabric. A packet to the permissive

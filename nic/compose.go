@@ -13,6 +13,7 @@ import (
 	"tapir/nic/settings"
 	"tapir/nic/toe/isn"
 	"tapir/nic/transport"
+	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -38,7 +39,6 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	}
 	d.CM = cm.New(d.Verbs)
 	d.Common.Log.SetMsglvl(d.cfg.Msglvl)
-	d.cfg.IWARP.Log = &d.Common.Log
 	d.Verbs.SetLog(&d.Common.Log)
 	d.CM.Watch(d.LogEvent)
 	d.CM.SetVLAN(d.cfg.VLAN)
@@ -46,16 +46,39 @@ func (d *Device) compose(seed uint64, env *Env) error {
 	d.tcp = transport.NewTCP(cfg, d.pool, transport.Env{IP: d.IP, Wire: d.Wire, Notes: &d.Common.Notes, Sched: d.rdma,
 		Shared: d.Host.Exists(), Segments: func() int { return d.cfg.maxSegs() }})
 	d.TCPEngine = d.tcp.Engine
-	if d.cfg.IWARP.Source == nil {
-		d.cfg.IWARP.Source = d.IP.SourceFor
+	switch d.cfg.RDMA.Personality {
+	case verbs.IWARP:
+		composeIWARP(d)
+	case verbs.RoCE:
+		composeRoCE(d)
 	}
-	d.cfg.IWARP.Allow = d.allow
+	return nil
+}
+
+// composeIWARP makes the transport of RDMA over TCP.
+func composeIWARP(d *Device) {
+	cfg := &d.cfg.IWARP
+	cfg.Log, cfg.Allow = &d.Common.Log, d.allow
+	if cfg.Source == nil {
+		cfg.Source = d.IP.SourceFor
+	}
 	if !d.cfg.attached() {
-		d.cfg.IWARP.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface,
+		cfg.Detached = fmt.Errorf("no RDMA on %s: iface_list names %s", d.cfg.Iface,
 			strings.Join(d.cfg.IfaceList, ", "))
 	}
-	d.IWARP = iwarp.New(d.cfg.IWARP, d.Verbs, d.CM, d.TCPEngine, &d.Common.Notes)
-	return nil
+	d.IWARP = iwarp.New(*cfg, d.Verbs, d.CM, d.TCPEngine, &d.Common.Notes)
+}
+
+// composeRoCE makes the transport of RDMA over UDP and Ethernet.
+func composeRoCE(d *Device) {
+	d.roce = transport.NewRoCE(d.Verbs, d.pool, transport.Env{IP: d.IP, Wire: d.Wire, Notes: &d.Common.Notes,
+		Sched: d.rdma, Segments: d.cfg.maxSegs, DCQCN: d.cfg.RDMA.DCQCN})
+	d.roce.Manage(d.Verbs, d.CM, d.cfg.Secret.For("cm").Source(), d.allow)
+	d.RoCE, d.RoCECM = d.roce.Engine, d.roce.CM
+	d.Verbs.Watch(func(ev verbs.AsyncEvent) {
+		d.NoteAsync(ev)
+		d.roce.Async(ev)
+	})
 }
 
 // composeIP makes the internet layer and the PTP unit.
@@ -65,10 +88,11 @@ func (d *Device) composeIP(seed uint64, env *Env) {
 	if d.Host.Exists() {
 		e.Host = func(f *frame.Frame, _ frame.Time) { d.os.FromWire(f) }
 	}
-	d.IP = ip.New(d.cfg.ip(), e)
+	d.IP = ip.NewStack(d.cfg.ip(), e)
 	d.PTP = ptp.NewService(ptp.Env{
-		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.Wire, IP: d.IP, Pool: d.pool, Schedule: d.Schedule,
-		Observe: env.Observe, Now: env.Now,
+		Name: d.cfg.Iface, Product: d.cfg.Name, Seed: seed, Wire: d.Wire, IP: d.IP.Layer, Pool: d.pool,
+		Schedule: d.Schedule,
+		Observe:  env.Observe, Now: env.Now,
 	}, d.cfg.PTP.Faults())
 }
 

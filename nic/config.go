@@ -16,6 +16,7 @@ import (
 	"tapir/nic/secret"
 	"tapir/nic/settings"
 	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -58,9 +59,10 @@ type Config struct {
 	// HostAddrs says that Addrs are those of the operating system's interface:
 	// there may be none yet, and no link-local one is derived from the MAC.
 	HostAddrs bool
-	Queues    int    // receive and transmit queues of the host function; default 1
-	MTU       int    // of IP, in octets; 1500, or 9000 with Jumbo
-	VLAN      uint16 // 802.1Q id of all frames; 0: untagged
+	Queues    int       // receive and transmit queues of the host function; default 1
+	MTU       int       // of IP, in octets; 1500, or 9000 with Jumbo
+	VLAN      uint16    // 802.1Q id of the frames of Addrs; 0: untagged
+	VLANs     []ip.VLAN // interfaces on further VLANs, with addresses of their own; RoCE alone serves them
 	Frames    FrameMode
 	// Secret is behind STags, sequence numbers and all else that others must not
 	// guess. Zero: it follows from Seed and Name, as tests and virtual time want it.
@@ -185,13 +187,16 @@ func (c *Config) validate() error {
 	if err := c.RDMA.Validate(); err != nil {
 		return err
 	}
+	if len(c.VLANs) > 0 && c.RDMA.Personality != verbs.RoCE {
+		return errors.New("VLAN interfaces are RoCE's alone: use personality roce, or VLAN for all frames of the NIC")
+	}
 	return addresses.ValidateAddrs()
 }
 
 // ip are the settings of the internet layer.
 func (c *Config) ip() ip.Settings {
 	return ip.Settings{MAC: c.MAC, VLAN: c.VLAN, MTU: c.MTU, Prefixes: c.Addrs, Gateways: c.Gateways,
-		HostAddrs: c.HostAddrs, Loopback: c.Iface == LoopbackIface}
+		HostAddrs: c.HostAddrs, Loopback: c.Iface == LoopbackIface, VLANs: c.VLANs}
 }
 
 // maxSegs is how many segments a frame of the offload engine holds at most.

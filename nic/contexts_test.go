@@ -27,14 +27,26 @@ import (
 	"tapir/wire/ip"
 )
 
+// protocolOf is that of a NIC's queue pairs.
+func protocolOf(d *device) cxt.Protocol {
+	if roce(d.cfg) {
+		return cxt.RoCE
+	}
+	return cxt.IWARP
+}
+
 // rdmaRamrods writes down what the firmware executes for RDMA, but for which fail
 // is true: those fail with code 5.
 func rdmaRamrods(d *device, fail func(rdma.Command) bool) *[]string {
 	list := new([]string)
-	e := d.Chip().Engines[0]
-	do := e.Handler(cxt.IWARP)
-	e.Handle(cxt.IWARP, func(pf int, el spq.Element) (uint8, uint64) {
-		*list = append(*list, rdma.Command(el.Cmd).String())
+	e, protocol := d.Chip().Engines[0], protocolOf(d)
+	do := e.Handler(protocol)
+	e.Handle(protocol, func(pf int, el spq.Element) (uint8, uint64) {
+		name := rdma.Command(el.Cmd).String()
+		if protocol == cxt.RoCE {
+			name = rdma.RoCECommand(el.Cmd).String()
+		}
+		*list = append(*list, name)
 		if fail != nil && fail(rdma.Command(el.Cmd)) {
 			return rdma.GeneralError, 0
 		}
@@ -48,24 +60,35 @@ func rdmaRamrods(d *device, fail func(rdma.Command) bool) *[]string {
 // of the ILT that is mapped for it. Work requests need none.
 //
 // RD-14 RD-15 RD-16 IW-12 HW-08 HW-11 IT-16
-func TestQueuePairsLiveByRamrods(t *testing.T) {
+func TestQueuePairsLiveByRamrods(t *testing.T) { overBoth(t, testQueuePairsLiveByRamrods) }
+
+func testQueuePairsLiveByRamrods(t *testing.T, cfg Config) {
+	want := []string{"CREATE_QP MPA_OFFLOAD CREATE_QP QUERY_QP MODIFY_QP QUERY_QP DESTROY_QP",
+		"CREATE_QP MPA_OFFLOAD DESTROY_QP"}
+	lines, contexts := 2, 3 // those of light L2 are for SYNs and isles, or for queue pair 1
+	if roce(cfg) {          // a queue pair is a responder and a requester
+		lines, contexts = 3, 2
+		want = []string{"CREATE_QP MODIFY_QP CREATE_QP QUERY_QP MODIFY_QP QUERY_QP DESTROY_QP",
+			"CREATE_QP MODIFY_QP CREATE_QP MODIFY_QP DESTROY_QP"}
+	}
 	for _, mode := range []string{"msix", "msi", "inta", "poll"} {
-		w, a, b := twoNICs(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}})
+		cfg.Hardware = &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}
+		w, a, b := twoNICs(t, cfg)
 		lists := []*[]string{rdmaRamrods(a.dev, nil), rdmaRamrods(b.dev, nil)}
 		mapped := func() int { return *value(t, a.dev.ShowDevice(), "ilt", "mapped on use").Used }
 		if n := mapped(); n != 0 {
 			t.Errorf("%s: %d lines are mapped before there is a queue pair", mode, n)
 		}
 		client, server := dial(w, a, b, peer4, 4096)
-		for range 2 * cxt.PageSize / cxt.ConnSize { // the first share a line with queues of Ethernet
+		// the first share a line with queues of Ethernet
+		for range 2 * cxt.PageSize / cxt.ConnSize / cfg.RDMA.Personality.ICIDsPerQP() {
 			if _, err := client.pd.CreateQP(verbs.QPConfig{SendCQ: client.cq, RecvCQ: client.cq}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n := mapped(); n != 2 {
+		if n := mapped(); n != lines {
 			t.Errorf("%s: %d lines are mapped", mode, n)
 		}
-		*lists[0] = slices.Compact(*lists[0])
 		posted := a.dev.Core().Show()[0].SPQ.Posted
 		for range 20 {
 			exercise(w, client, server, 4096)
@@ -86,22 +109,23 @@ func TestQueuePairsLiveByRamrods(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		want := []string{"CREATE_QP MPA_OFFLOAD CREATE_QP QUERY_QP MODIFY_QP QUERY_QP DESTROY_QP", "CREATE_QP MPA_OFFLOAD DESTROY_QP"}
 		for i, list := range lists {
-			if got := strings.Join(*list, " "); got != want[i] {
+			if got := folded(*list); got != want[i] {
 				t.Errorf("%s, NIC %d: %s, want %s", mode, i, got, want[i])
 			}
 		}
 		if ecore.Debug {
-			if n := *value(t, a.dev.ShowDevice(), "ramrod", "IWARP DESTROY_QP").Ever; n != 1 {
+			if n := *value(t, a.dev.ShowDevice(), "ramrod", fmt.Sprint(protocolOf(a.dev),
+				" DESTROY_QP")).Ever; n != cfg.RDMA.Personality.ICIDsPerQP() {
 				t.Errorf("%s: %d DESTROY_QP", mode, n)
 			}
 		}
 		if err := a.dev.Verbs.Reclaim(nil); err != nil {
 			t.Fatal(err)
 		}
-		if s := a.dev.Core().Show()[0]; s.SPQ.InUse != 0 || s.SPQ.Posted != s.SPQ.Completed || s.EQ.Unknown != 0 || s.Contexts != 3 {
-			t.Errorf("%s: %+v %+v, %d contexts beside the slowpath's and those of light L2", mode, s.SPQ, s.EQ, s.Contexts-3)
+		if s := a.dev.Core().Show()[0]; s.SPQ.InUse != 0 || s.SPQ.Posted != s.SPQ.Completed || s.EQ.Unknown != 0 ||
+			s.Contexts != contexts {
+			t.Errorf("%s: %+v %+v, %d contexts, want %d", mode, s.SPQ, s.EQ, s.Contexts, contexts)
 		}
 	}
 }
@@ -111,8 +135,10 @@ func TestQueuePairsLiveByRamrods(t *testing.T) {
 // armed by a ramrod.
 //
 // RD-17 RD-19 IW-25 IT-17
-func TestEventsComeByTheEventQueue(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestEventsComeByTheEventQueue(t *testing.T) { overBoth(t, testEventsComeByTheEventQueue) }
+
+func testEventsComeByTheEventQueue(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	client, server := newEnd(t, a, 4096), newEnd(t, b, 4096)
 	list := rdmaRamrods(b.dev, nil)
 	srq, err := server.pd.CreateSRQ(8, 1)
@@ -126,14 +152,21 @@ func TestEventsComeByTheEventQueue(t *testing.T) {
 	b.dev.Verbs.OnAsync(func(ev verbs.AsyncEvent, _ frame.Time) { heard = append(heard, ev.Type.String()) })
 	join(w, client, server, peer4)
 	for range 2 {
-		if _, err := srq.PostRecv(verbs.RecvWR{SGEs: []verbs.SGE{{Addr: server.mr.Addr(), Length: 4096, LKey: server.mr.LKey()}}}); err != nil {
+		if _, err := srq.PostRecv(verbs.RecvWR{SGEs: []verbs.SGE{{Addr: server.mr.Addr(), Length: 4096,
+			LKey: server.mr.LKey()}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if err := srq.SetLimit(2); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(*list, " "); got != "CREATE_SRQ CREATE_QP MPA_OFFLOAD MODIFY_SRQ" {
+	ramrods, closing := "CREATE_SRQ CREATE_QP MPA_OFFLOAD MODIFY_SRQ", []string{"EXCEPTION_DETECTED"}
+	names := []string{"SRQ_LIMIT", "EXCEPTION_DETECTED", "QP_IN_ERROR_STATE"}
+	if roce(cfg) {
+		ramrods, closing = "CREATE_SRQ CREATE_QP MODIFY_QP CREATE_QP MODIFY_SRQ", nil
+		names = []string{"SRQ_LIMIT", "LOCAL_ACCESS_ERR", "LAST_WQE_REACHED"}
+	}
+	if got := strings.Join(*list, " "); got != ramrods {
 		t.Error(got)
 	}
 	sp := b.dev.IRQ().Hwfns[0].SP()
@@ -160,9 +193,9 @@ func TestEventsComeByTheEventQueue(t *testing.T) {
 	if !slices.Equal(heard, []string{"SRQ limit reached", "QP access error", "last WQE reached"}) {
 		t.Errorf("heard %v", heard)
 	}
-	for d, want := range map[*device][]string{b.dev: {"SRQ_LIMIT", "EXCEPTION_DETECTED", "QP_IN_ERROR_STATE"}, a.dev: {"EXCEPTION_DETECTED"}} {
+	for d, want := range map[*device][]string{b.dev: names, a.dev: closing} {
 		for _, name := range want {
-			if n := *value(t, d.ShowDevice(), "async_event", "IWARP "+name).Ever; n != 1 {
+			if n := *value(t, d.ShowDevice(), "async_event", fmt.Sprint(protocolOf(d), " ", name)).Ever; n != 1 {
 				t.Errorf("%s: %d times", name, n)
 			}
 		}
@@ -248,7 +281,8 @@ func TestRamrodsOfConnectionsFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer := newEnd(t, b, 64)
-	if err := b.dev.CM.NewID(peer.handle, nil).Connect(netip.AddrPortFrom(nic4, rdmaPort), cm.Params{QP: peer.qp}, w.now); err != nil {
+	if err := b.dev.CM.NewID(peer.handle, nil).Connect(netip.AddrPortFrom(nic4, rdmaPort), cm.Params{QP: peer.qp},
+		w.now); err != nil {
 		t.Fatal(err)
 	}
 	w.until(time.Second, func() bool { return peer.saw(cm.Rejected) })

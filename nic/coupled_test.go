@@ -96,7 +96,8 @@ func TestTwoEnginesAsOne(t *testing.T) {
 			got := e.flows(flows)
 			for i := range got {
 				if got[i] < 0 || cmt.Local(got[i]) != want[i] {
-					t.Fatalf("%d queues, %s: flow %d comes by queue %d of the TAP, with one engine by %d", queues, mode, i, got[i], want[i])
+					t.Fatalf("%d queues, %s: flow %d comes by queue %d of the TAP, with one engine by %d", queues, mode, i, got[i],
+						want[i])
 				}
 			}
 			if n := by(got); n[0] < flows/4 || n[1] < flows/4 {
@@ -128,7 +129,8 @@ func (e *ethernetHost) conserved(sent, received int) {
 			e.Errorf("engine %d has sent nothing", i)
 		}
 	}
-	if rx != uint64(received) || tx != uint64(sent) || each != rx || e.n.counter("host_tx_packets") != rx || e.n.counter("host_rx_packets") != tx {
+	if rx != uint64(received) || tx != uint64(sent) || each != rx || e.n.counter("host_tx_packets") != rx ||
+		e.n.counter("host_rx_packets") != tx {
 		e.Errorf("the vports received %d of %d and sent %d of %d; steered %d", rx, received, tx, sent, each)
 	}
 	if n := e.w.pool.Lent(); n != 0 {
@@ -177,7 +179,8 @@ func TestSymmetry(t *testing.T) {
 				t.Fatalf("%v: %v: the vports are\n%+v\n%+v", s, err, a, b)
 			}
 		}
-		for _, s := range []Setting{{"tx_maxrate", "0"}, {"rx_mode", "promisc"}, {"channels", "2"}, {"channels", "3"}, {"llh_affinity", "none"}, {"rss_hash", "all"}, {"pvid", "0"}} {
+		for _, s := range []Setting{{"tx_maxrate", "0"}, {"rx_mode", "promisc"}, {"channels", "2"}, {"channels", "3"},
+			{"llh_affinity", "none"}, {"rss_hash", "all"}, {"pvid", "0"}} {
 			_ = e.n.dev.Set(s) // a table of queue 1 may not be for it
 		}
 		for _, s := range []Setting{{"rss_table", "equal"}, {"channels", "2"}, {"channels", "3"}} {
@@ -191,7 +194,8 @@ func TestSymmetry(t *testing.T) {
 		for _, v := range e.n.dev.ShowVport() {
 			rx, tx = rx+v.RxPackets, tx+v.TxPackets
 		}
-		if rx != 64 || tx != 2 || e.n.counter("host_rx_packets")-before[0] != 2 || e.n.counter("host_tx_packets")-before[1] != 64 {
+		if rx != 64 || tx != 2 || e.n.counter("host_rx_packets")-before[0] != 2 ||
+			e.n.counter("host_tx_packets")-before[1] != 64 {
 			t.Errorf("the vports have received %d and sent %d", rx, tx)
 		}
 	}
@@ -243,7 +247,8 @@ func TestEngineFails(t *testing.T) {
 		}
 		got := e.flows(60)
 		if n := by(got); missed(got) != 1 || got[0] != -1 || n[failed] != 0 || e.n.counter("rx_drop_engine_failed") != 1 {
-			t.Errorf("%s has failed: %d lost, engines %v, %d dropped", name, missed(got), n, e.n.counter("rx_drop_engine_failed"))
+			t.Errorf("%s has failed: %d lost, engines %v, %d dropped", name, missed(got), n,
+				e.n.counter("rx_drop_engine_failed"))
 		}
 		for q := range 6 {
 			if !e.fromQueue(q) {
@@ -274,9 +279,14 @@ func TestEngineFails(t *testing.T) {
 }
 
 // RDMA goes on while the other engine fails, and waits for its own.
-func TestRDMAOnOneEngine(t *testing.T) {
-	e := newTwoEngines(t, 2, Config{})
-	peer := e.w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24")})
+//
+// CM-07
+func TestRDMAOnOneEngine(t *testing.T) { overBoth(t, testRDMAOnOneEngine) }
+
+func testRDMAOnOneEngine(t *testing.T, cfg Config) {
+	e := newTwoEngines(t, 2, cfg)
+	cfg.Name, cfg.Addrs = "nic1", prefixes("10.0.0.3/24")
+	peer := e.w.nic(cfg)
 	e.w.station(e.n.dev.cfg.MAC.String(), "10.0.0.1") // answers ARP
 	client, server := dial(e.w, e.n, peer, netip.MustParseAddr("10.0.0.3"), 4096)
 	e.set("engine1", "failed")
@@ -322,8 +332,10 @@ func TestEngineRingIsFull(t *testing.T) {
 	e.n.dev.Receive(frame.Host, batch, e.w.now)
 	e.w.run(time.Millisecond)
 	ring = e.n.counter("rx_drop_engine_ring_full") - ring
-	if sent := len(e.s.take()); ring != cmt.RingFrames || e.n.counter("engine_resent") != cmt.RingFrames || sent == 0 || e.w.pool.Lent() != 0 {
-		t.Errorf("in the other's stead %d of %d leave, %d dropped, %d passed on, %d lent", sent, len(batch), ring, e.n.counter("engine_resent"), e.w.pool.Lent())
+	if sent := len(e.s.take()); ring != cmt.RingFrames || e.n.counter("engine_resent") != cmt.RingFrames || sent == 0 ||
+		e.w.pool.Lent() != 0 {
+		t.Errorf("in the other's stead %d of %d leave, %d dropped, %d passed on, %d lent", sent, len(batch), ring,
+			e.n.counter("engine_resent"), e.w.pool.Lent())
 	}
 }
 
@@ -342,7 +354,8 @@ func TestPinnedFlows(t *testing.T) {
 	if after := by(e.flows(2)); before[1] == 0 || after[0] == 0 || after[0] != before[0]+1 {
 		t.Errorf("a port on engine 1: %v, on engine 0: %v", before, after)
 	}
-	for _, c := range [][2]string{{"llh_affinity", "9:engine1"}, {"llh_affinity", "1:engine2"}, {"llh_filters", "1 tcp-dst 0"}, {"llh_filters", "1 port 7"},
+	for _, c := range [][2]string{{"llh_affinity", "9:engine1"}, {"llh_affinity", "1:engine2"},
+		{"llh_filters", "1 tcp-dst 0"}, {"llh_filters", "1 port 7"},
 		{"llh_filters", strings.TrimSuffix(strings.Repeat("1 udp-dst %d,", 17), ",")}} {
 		v := c[1]
 		for i := 1; strings.Contains(v, "%d"); i++ {
@@ -364,7 +377,8 @@ func TestTwoHwfns(t *testing.T) {
 		text = append(text, r.Name+" "+r.Value)
 	}
 	all := strings.Join(text, "\n")
-	if !strings.Contains(all, "hwfn nic0-0:") || !strings.Contains(all, "hwfn nic0-1:") || strings.Count(all, "\nload ENGINE") != 2 {
+	if !strings.Contains(all, "hwfn nic0-0:") || !strings.Contains(all, "hwfn nic0-1:") || strings.Count(all,
+		"\nload ENGINE") != 2 {
 		t.Errorf("%s", all)
 	}
 	e.flows(60)
@@ -385,7 +399,8 @@ func TestTwoHwfns(t *testing.T) {
 			t.Errorf("no interrupt: %+v", r)
 		}
 	}
-	if vectors[0] != "slowpath" || vectors[1] != "slowpath" || vectors[2] != "queue 0" || vectors[3] != "queue 0" || vectors[7] != "queue 2" {
+	if vectors[0] != "slowpath" || vectors[1] != "slowpath" || vectors[2] != "queue 0" || vectors[3] != "queue 0" ||
+		vectors[7] != "queue 2" {
 		t.Errorf("%v", vectors)
 	}
 	e.n.dev.Close(e.w.now)
@@ -400,10 +415,12 @@ func TestTwoHwfns(t *testing.T) {
 		"MSI":        {Hardware: &fastlinq.Config{Engines: 2, Interrupts: fastlinq.Interrupts{Mode: "msi"}}},
 		"one engine": {Hardware: &fastlinq.Config{CMT: fastlinq.CMT{PinIWARP: true}}},
 		"a filter":   {Hardware: &fastlinq.Config{Engines: 2, CMT: fastlinq.CMT{Filters: []settings.LLHFilter{{PPFID: 9}}}}},
-		"vports":     {Hardware: &fastlinq.Config{Engines: 2, Ethernet: fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1}}}}},
+		"vports": {Hardware: &fastlinq.Config{Engines: 2,
+			Ethernet: fastlinq.Ethernet{Stations: []qede.Station{{MAC: macvlan1}}}}},
 	} {
 		c.Name = "nic0"
-		if _, err := newNIC(c, Env{Pool: e.w.pool, Wire: e.n, Host: e.h, Reserver: e.h}); err == nil || strings.Contains(err.Error(), "\n") {
+		if _, err := newNIC(c, Env{Pool: e.w.pool, Wire: e.n, Host: e.h, Reserver: e.h}); err == nil ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,5 +1,5 @@
 // Package nic is the big picture: Device composes a port, the Ethernet and IP
-// layers, the TCP offload engine, the RDMA objects and iWARP into one NIC.
+// layers, the TCP offload engine, the RDMA objects and iWARP or RoCE into one NIC.
 //
 // A Device is a pure state machine. Frames and the time go in through Receive,
 // all output happens in Poll, which returns the next deadline, and handlers of
@@ -35,7 +35,8 @@ type Device struct {
 	cfg       Config
 	pool      frame.Pool
 	tcp       *transport.TCP
-	permanent ether.Addr // the station address at the start
+	roce      *transport.RoCE // nil: the personality is another one
+	permanent ether.Addr      // the station address at the start
 
 	os       hostfn.Function // the operating system's interface
 	holds    bool            // the hardware may hold frames back for an interrupt
@@ -119,9 +120,16 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	}
 	d.tcp.ReportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
-	d.IWARP.Poll(now)
-	next = min(next, d.TCPEngine.Poll(now), d.IWARP.Deadline(), d.errFlush.Poll(d.Verbs, now),
-		d.Hardware.Sent(d.Wire.TakeSent(), now))
+	if d.IWARP != nil {
+		d.IWARP.Poll(now)
+	}
+	next = min(next, d.TCPEngine.Poll(now), d.errFlush.Poll(d.Verbs, now), d.Hardware.Sent(d.Wire.TakeSent(), now))
+	switch {
+	case d.IWARP != nil:
+		next = min(next, d.IWARP.Deadline())
+	case d.roce != nil:
+		next = min(next, d.roce.Poll(now))
+	}
 	d.Common.Polling = false
 	if d.IP.TurnBack(now) || d.turnBack(now) || d.Verbs.Pending() || d.tcp.Pending() || d.os.Due() {
 		return now

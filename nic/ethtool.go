@@ -25,12 +25,12 @@ func (d *Device) ShowNIC() view.Info {
 	drops := d.Drops()
 	in, out := d.Wire.Frames[frame.Inbound], d.Wire.Frames[frame.Outbound]
 	return view.Info{
-		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Addrs()...),
-		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN,
+		Name: d.cfg.Name, MAC: d.cfg.MAC, Addrs: append([]netip.Prefix{}, d.IP.Layer.Addrs()...),
+		Gateways: append([]netip.Addr{}, d.cfg.Gateways...), MTU: d.cfg.MTU, VLAN: d.cfg.VLAN, VLANIP: d.IP.VLANTexts(),
 		Frames: d.cfg.Frames.String(), Hardware: d.cfg.Hardware.Kind(), HostTAP: d.Host.Exists(),
 		RxPackets: in.Packets, TxPackets: out.Packets, RxBytes: in.Bytes, TxBytes: out.Bytes,
 		Drops: drops.Total(),
-		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.IWARP.CEPs()),
+		QPs:   len(d.Verbs.QPs()), CQs: len(d.Verbs.CQs()), MRs: len(d.Verbs.MRs()), CEPs: len(d.ShowCEP()),
 		LastStamp: d.LastStamp(), Conflicts: d.IP.Conflicts(),
 	}
 }

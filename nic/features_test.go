@@ -159,7 +159,7 @@ func TestTransmitFeatures(t *testing.T) {
 	}
 	wrong := super()
 	wrong.GSOSize = 0
-	if n, _ := send(wrong); n != 0 || e.n.counter("rx_drop_impossible_offload") != 1 {
+	if n, _ := send(wrong); n != 0 || e.n.counter("tx_drop_impossible_offload") != 1 {
 		t.Error("a super-frame of segments without size passes")
 	}
 	outside := plain()

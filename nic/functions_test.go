@@ -3,6 +3,7 @@ package nic
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"tapir/nic/buf"
+	"tapir/nic/cm"
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/settings"
@@ -520,5 +522,58 @@ func TestUFPBandwidth(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// The functions of one device have the transport of their own personality and no other:
+// those of the same kind connect, one of each is refused.
+//
+// RD-01
+func TestPersonalityPerFunction(t *testing.T) {
+	kinds := []verbs.Personality{verbs.IWARP, verbs.RoCE, verbs.IWARP, verbs.RoCE, verbs.Ethernet}
+	x := newFunctions(t, "1x25G", fastlinq.NPAR, make([]int, len(kinds)), func(i int, c *Config) {
+		c.RDMA.Personality = kinds[i]
+	})
+	for i, k := range kinds {
+		d := x.devs[i]
+		if (d.IWARP != nil) != (k == verbs.IWARP) || (d.RoCE != nil) != (k == verbs.RoCE) || (d.RoCECM != nil) != (k == verbs.RoCE) {
+			t.Errorf("function %d, %v: transports iWARP %v, RoCE %v", i, k, d.IWARP != nil, d.RoCE != nil)
+		}
+		counts := map[string]bool{}
+		for _, c := range d.Counters() {
+			counts[c.Name] = true
+		}
+		if counts["rdma_fpdus_in"] != (k == verbs.IWARP) || counts["roce_sent_pkts"] != (k == verbs.RoCE) {
+			t.Errorf("function %d, %v: it has the counters of another personality", i, k)
+		}
+		if len(d.ShowQP()) != 0 || len(d.ShowCEP()) != 0 || len(d.ShowStats()) == 0 {
+			t.Errorf("function %d, %v: queue pairs or connections of nobody", i, k)
+		}
+		if err := d.Set(Setting{"msglvl", "0x1"}); err != nil {
+			t.Errorf("function %d: %v", i, err)
+		}
+	}
+	at := func(i int) netip.AddrPort { return netip.AddrPortFrom(x.devs[i].Config().Addrs[0].Addr(), rdmaPort) }
+	end := func(i int) *rdmaEnd { return newEnd(t, &node{dev: &device{Device: x.devs[i]}}, 4096) }
+	for _, c := range []struct {
+		from, to int
+		want     cm.EventType
+	}{{0, 2, cm.ActiveComplete}, {1, 3, cm.ActiveComplete}, {0, 3, cm.Refused}, {1, 2, cm.TimedOut}} {
+		client, server := end(c.from), end(c.to)
+		l, err := x.devs[c.to].CM.Listen(at(c.to), 1, server.handle, nil)
+		must(t, err)
+		id := x.devs[c.from].CM.NewID(client.handle, nil)
+		must(t, id.Connect(at(c.to), cm.Params{QP: client.qp}, x.now))
+		for i := 0; i < 1000 && len(client.events) == 0; i++ {
+			x.rest()
+			x.now = x.now.Add(100 * time.Millisecond)
+		}
+		if !client.saw(c.want) {
+			t.Errorf("function %d, %v, connects to %d, %v: %v, want %v", c.from, kinds[c.from], c.to, kinds[c.to], client.events, c.want)
+		}
+		l.Close()
+	}
+	if _, err := x.devs[4].CM.Listen(at(4), 1, (&rdmaEnd{}).handle, nil); !errors.Is(err, cm.ErrNoTransport) {
+		t.Errorf("a listener of Ethernet alone: %v", err)
 	}
 }

@@ -2,9 +2,8 @@ package nic
 
 import (
 	"tapir/nic/hardware"
-	"tapir/nic/ip"
 	"tapir/nic/port"
-	"tapir/nic/verbs"
+	"tapir/nic/transport"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -29,6 +28,9 @@ func (d *Device) attach(env *Env) (err error) {
 	d.Verbs.SetInterrupt(d.Hardware.Notify)
 	d.Verbs.SetContexts(d.Hardware)
 	d.tcp.SYN = d.Hardware.SYN
+	if d.roce != nil {
+		d.roce.MAD = d.Hardware.MAD
+	}
 	d.TCPEngine.SetIsles(d.Hardware.Isles())
 	d.os, d.holds = d.Hardware.Host(), d.Hardware.Holds()
 	return nil
@@ -38,7 +40,7 @@ func (d *Device) attach(env *Env) (err error) {
 func (c *Config) shape() hardware.Shape {
 	return hardware.Shape{Name: c.Name, MAC: c.MAC, MTU: c.MTU, VLAN: c.VLAN, Queues: c.Queues,
 		Superframes: c.Frames != Wire,
-		RSSKey:      c.Secret.For("rss"), RDMA: c.RDMA.Personality == verbs.IWARP}
+		RSSKey:      c.Secret.For("rss"), RDMA: c.RDMA.Personality}
 }
 
 // below is the NIC as its hardware calls it.
@@ -71,23 +73,33 @@ func (b below) Active() bool { return !b.d.Wire.Closed }
 
 // Announce implements hardware.NIC: with a host TAP its owner does.
 func (b below) Announce() {
-	if !b.d.Host.Exists() {
-		b.d.IP.Announce(b.Now())
-	}
+	b.d.IP.AnnounceOwn(b.Now())
 }
 
 // Failed implements hardware.NIC.
-func (b below) Failed(failed bool) { b.d.tcp.Failed = failed }
+func (b below) Failed(failed bool) {
+	if b.d.tcp.Failed = failed; b.d.roce != nil {
+		b.d.roce.Failed = failed
+	}
+}
 
 // Received implements hardware.NIC.
 func (b below) Received(f *frame.Frame) { b.d.handleWire(f, b.Now()) }
 
 // Traffic implements hardware.NIC.
 func (b below) Traffic() hardware.Traffic {
-	in, out, t := b.d.Wire.Frames[frame.Inbound], b.d.Wire.Frames[frame.Outbound], b.d.IWARP.Totals()
-	return hardware.Traffic{RxFrames: in.Packets, RxBytes: in.Bytes, TxFrames: out.Packets, TxBytes: out.Bytes,
-		RxMessages: t.RxFPDUs, RxPayload: t.RxBytes, TxMessages: t.TxFPDUs, TxPayload: t.TxBytes,
+	in, out := b.d.Wire.Frames[frame.Inbound], b.d.Wire.Frames[frame.Outbound]
+	t := hardware.Traffic{RxFrames: in.Packets, RxBytes: in.Bytes, TxFrames: out.Packets, TxBytes: out.Bytes,
 		Connections: b.d.TCPEngine.Stats().Open}
+	switch {
+	case b.d.IWARP != nil:
+		n := b.d.IWARP.Totals()
+		t.RxMessages, t.RxPayload, t.TxMessages, t.TxPayload = n.RxFPDUs, n.RxBytes, n.TxFPDUs, n.TxBytes
+	case b.d.RoCE != nil:
+		n := b.d.RoCE.Stats()
+		t.RxMessages, t.RxPayload, t.TxMessages, t.TxPayload = n.PacketsIn, n.OctetsIn, n.PacketsOut, n.OctetsOut
+	}
+	return t
 }
 
 // ToWire implements hostfn.NIC.
@@ -132,10 +144,13 @@ func (b below) Looping() bool { return b.d.Wire.Waiting() > 0 }
 // Opened implements hardware.NIC.
 func (b below) Opened(packet []byte, off frame.Offload) { b.d.tcp.Opened(packet, off, b.Now()) }
 
+// MAD implements hardware.NIC.
+func (b below) MAD(h ether.Header, packet []byte) { b.d.roce.Managed(h, packet, b.Now()) }
+
 // TakeEtherType implements hardware.NIC.
 func (b below) TakeEtherType(typ uint16,
 	take func(h ether.Header, body []byte) (bool, frame.DropReason)) (remove func()) {
-	h := &etherTypes{take}
+	h := &transport.EtherType{Take: take}
 	b.d.IP.RegisterEtherType(typ, h)
 	return func() { b.d.IP.Unregister(h) }
 }
@@ -143,20 +158,4 @@ func (b below) TakeEtherType(typ uint16,
 // ClockCounter implements hardware.Bench.
 func (b below) ClockCounter(now frame.Time) (ns, ppb int64) {
 	return b.d.Common.PHC.Counter(now), b.d.Common.PHC.Frequency() * 1000 >> 16
-}
-
-// etherTypes are frames that the hardware takes.
-type etherTypes struct {
-	take func(h ether.Header, body []byte) (taken bool, why frame.DropReason)
-}
-
-// Receive implements ip.Handler.
-func (t *etherTypes) Receive(p *ip.Packet) ip.Verdict {
-	switch taken, why := t.take(p.Ether, p.Frame.Bytes()[p.Ether.Len():]); {
-	case why != frame.DropNone:
-		return p.Discard(why)
-	case taken:
-		return ip.Consumed
-	}
-	return ip.Unmatched
 }

@@ -118,9 +118,12 @@ func TestTxCoalescing(t *testing.T) {
 
 // A completion's notification waits for rx_usecs, and without coalescing not at
 // all.
-func TestCNQCoalescing(t *testing.T) {
+func TestCNQCoalescing(t *testing.T) { overBoth(t, testCNQCoalescing) }
+
+func testCNQCoalescing(t *testing.T, cfg Config) {
 	for _, usecs := range []int{0, 100} {
-		w, a, b := twoNICs(t, Config{Hardware: &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: usecs}}})
+		cfg.Hardware = &fastlinq.Config{Interrupts: fastlinq.Interrupts{RxUsecs: usecs}}
+		w, a, b := twoNICs(t, cfg)
 		c, s := dial(w, a, b, peer4, 4096)
 		var pushed, told frame.Time
 		c.cq.SetHandler(func(_ *verbs.CQ, now frame.Time) { told = now })
@@ -169,7 +172,8 @@ func TestModesGiveTheSameBytes(t *testing.T) {
 			t.Errorf("%s: other frames than with msix", mode)
 		}
 		info := a.irq("cnq 0")
-		if info.Mode != mode || info.Events == 0 || (info.Interrupts == 0) != (mode == "poll") || (info.Vector < 0) != (mode == "poll") {
+		if info.Mode != mode || info.Events == 0 || (info.Interrupts == 0) != (mode == "poll") ||
+			(info.Vector < 0) != (mode == "poll") {
 			t.Errorf("%s: %+v", mode, info)
 		}
 	}
@@ -196,7 +200,8 @@ func TestVectorShortage(t *testing.T) {
 		}
 	}
 	for _, bad := range []fastlinq.Interrupts{{Mode: "legacy"}, {RxUsecs: 512}, {TxUsecs: -1}} {
-		if _, err := newNIC(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Hardware: &fastlinq.Config{Interrupts: bad}}, Env{Pool: newWorld(t).pool, Wire: sink{}}); err == nil {
+		if _, err := newNIC(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24"), Hardware: &fastlinq.Config{Interrupts: bad}},
+			Env{Pool: newWorld(t).pool, Wire: sink{}}); err == nil {
 			t.Errorf("%+v is accepted", bad)
 		}
 	}

@@ -13,8 +13,11 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/iwarp"
 	"tapir/nic/verbs"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ib"
+	"tapir/wire/ip"
+	"tapir/wire/udp"
 )
 
 // owner is an object of a program, which it gives to the calls that make objects
@@ -35,8 +38,10 @@ func (o *owner) AsyncEvent(ev al.Event, _ frame.Time) { o.events = append(o.even
 // A program gets back in each callback what it gave to the call that made the
 // object, never a handle that it would have to look up: contexts, completion
 // queues, and queue pairs, of two that do the same.
-func TestCallbacksBringTheContext(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestCallbacksBringTheContext(t *testing.T) { overBoth(t, testCallbacksBringTheContext) }
+
+func testCallbacksBringTheContext(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	ca, err := al.New(nil).RegisterCI(b.dev.CI(nil, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -80,18 +85,21 @@ func TestCallbacksBringTheContext(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.id = a.dev.CM.NewID(c.handle, nil)
-		if err := c.id.Connect(netip.AddrPortFrom(peer4, rdmaPort+uint16(i)), cm.Params{QP: c.qp, IRD: 1, ORD: 1}, w.now); err != nil {
+		if err := c.id.Connect(netip.AddrPortFrom(peer4, rdmaPort+uint16(i)), cm.Params{QP: c.qp, IRD: 1, ORD: 1},
+			w.now); err != nil {
 			t.Fatal(err)
 		}
 		w.until(10*time.Second, func() bool { return c.saw(cm.ActiveComplete) && s.saw(cm.PassiveComplete) })
 		c.post(verbs.OpSend, 64, s)
 		w.run(time.Second)
 		s.cq.ReqNotify(false)
-		c.post(verbs.OpSend, 64, s) // for which there is no receive
+		_, err = c.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGEs: []verbs.SGE{c.sge(0, 8)}, RKey: s.mr.RKey() + 1})
+		must(t, err)
 		w.run(time.Second)
 	}
 	for i := range owners {
-		if o := &owners[i]; !slices.Equal(o.done, []string{fmt.Sprint(i, verbs.StatusSuccess)}) || !slices.Equal(o.events, []string{"QP_REQ_ERR"}) {
+		if o := &owners[i]; !slices.Equal(o.done, []string{fmt.Sprint(i, verbs.StatusSuccess)}) || !slices.Equal(o.events,
+			[]string{"QP_ACCESS_ERR"}) {
 			t.Errorf("owner %d was told %q and %q", i, o.done, o.events)
 		}
 	}
@@ -122,15 +130,18 @@ func mad(t *testing.T, ca *al.CA, lid uint16, method uint8, attr uint16, data []
 // the access layer's, and what it sets is the port's. Traffic ends with the state,
 // and goes on when the port is active again; the agent has the LID that it was
 // given; contexts are told.
-func TestManagedByMADs(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestManagedByMADs(t *testing.T) { overBoth(t, testManagedByMADs) }
+
+func testManagedByMADs(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	c, s := dial(w, a, b, peer4, 4096)
 	ca, err := al.New(nil).RegisterCI(a.dev.CI(nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told []string
-	if _, err = ca.Open(al.EventFunc(func(ev al.Event, _ frame.Time) { told = append(told, ev.Type.String()) }), nil); err != nil {
+	if _, err = ca.Open(al.EventFunc(func(ev al.Event, _ frame.Time) { told = append(told, ev.Type.String()) }),
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	lid := uint16(0)
@@ -155,7 +166,8 @@ func TestManagedByMADs(t *testing.T) {
 		here bool
 	}{{0x20, true}, {0x23, true}, {0x24, false}, {0, false}} {
 		data, err := mad(t, ca, at.lid, ib.MethodGet, ib.AttrNodeDescription, nil)
-		if at.here != (err == nil && strings.HasPrefix(string(data), "tapir ")) || !at.here && !errors.Is(err, al.ErrNotHere) {
+		if at.here != (err == nil && strings.HasPrefix(string(data), "tapir ")) || !at.here && !errors.Is(err,
+			al.ErrNotHere) {
 			t.Errorf("LID %#x: %q, %v", at.lid, data, err)
 		}
 	}
@@ -188,8 +200,10 @@ func TestManagedByMADs(t *testing.T) {
 
 // A NIC has no reliable datagrams, and says so in its attributes before anyone
 // asks for a domain of them; who does has what it had.
-func TestNoReliableDatagrams(t *testing.T) {
-	_, a, _ := twoNICs(t, Config{})
+func TestNoReliableDatagrams(t *testing.T) { overBoth(t, testNoReliableDatagrams) }
+
+func testNoReliableDatagrams(t *testing.T, cfg Config) {
+	_, a, _ := twoNICs(t, cfg)
 	e := newEnd(t, a, 64)
 	before := a.dev.Verbs.Objects()
 	if err := e.pd.AllocRDD(); !errors.Is(err, verbs.ErrUnsupported) || a.dev.Verbs.Attr().MaxRDD != 0 {
@@ -225,8 +239,10 @@ func (r *ringOf) Resize(int) error { return nil }
 // A shared receive queue whose memory holds what cannot be read is lost: its owner
 // is told SRQ_ERR once, no queue pair gets a receive of it any more, and nothing
 // can be posted to it.
-func TestSharedQueueFails(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestSharedQueueFails(t *testing.T) { overBoth(t, testSharedQueueFails) }
+
+func testSharedQueueFails(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	_, err := al.New(nil).RegisterCI(b.dev.CI(nil, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +271,8 @@ func TestSharedQueueFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.id = a.dev.CM.NewID(c.handle, nil)
-		if err := c.id.Connect(netip.AddrPortFrom(peer4, rdmaPort+uint16(i)), cm.Params{QP: c.qp, IRD: 1, ORD: 1}, w.now); err != nil {
+		if err := c.id.Connect(netip.AddrPortFrom(peer4, rdmaPort+uint16(i)), cm.Params{QP: c.qp, IRD: 1, ORD: 1},
+			w.now); err != nil {
 			t.Fatal(err)
 		}
 		w.until(10*time.Second, func() bool { return c.saw(cm.ActiveComplete) && s.saw(cm.PassiveComplete) })
@@ -265,7 +282,7 @@ func TestSharedQueueFails(t *testing.T) {
 		t.Helper()
 		clients[i].post(verbs.OpSend, 64, servers[i])
 		w.run(10 * time.Second)
-		if servers[i].saw(cm.ClosedEvent) != ended {
+		if (servers[i].qp.State() == verbs.Err) != ended {
 			t.Errorf("connection %d: ended %v, want %v", i, !ended, ended)
 		}
 	}
@@ -282,31 +299,55 @@ func TestSharedQueueFails(t *testing.T) {
 
 // The responder's owner waits for the first frame of the initiator in the
 // peer-to-peer model, and is told COMM_EST with it, once; in the model of RFC 5044
-// it is told by the connection manager before, and never by an event.
+// it is told by the connection manager before, and never by an event. With RoCE the
+// first packet takes the place of an RTU that was lost.
 func TestCommunicationEstablished(t *testing.T) {
-	for _, peerToPeer := range []bool{false, true} {
-		w, a, b := twoNICs(t, Config{IWARP: iwarp.Config{PeerToPeer: peerToPeer}})
+	for name, c := range map[string]struct {
+		cfg  Config
+		want []string
+	}{
+		"RFC 5044":     {},
+		"peer to peer": {cfg: Config{IWARP: iwarp.Config{PeerToPeer: true}}, want: []string{"COMM_EST"}},
+		"RoCE":         {cfg: roceConfig()},
+		"RoCE, no RTU": {cfg: roceConfig(), want: []string{"COMM_EST"}},
+	} {
+		w, a, b := twoNICs(t, c.cfg)
+		if name == "RoCE, no RTU" {
+			w.lose = func(_ *node, b []byte) bool { return isMAD(b, ib.AttrRTU) }
+		}
 		if _, err := al.New(nil).RegisterCI(b.dev.CI(nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 		var told owner
-		c, s := newEnd(t, a, 4096), newEnd(t, b, 4096)
-		s.qp.Private = &told
-		join(w, c, s, peer4)
-		exercise(w, c, s, 1000)
-		var want []string
-		if peerToPeer {
-			want = []string{"COMM_EST"}
-		}
-		if !slices.Equal(told.events, want) {
-			t.Errorf("peer to peer %v: told %q, want %q", peerToPeer, told.events, want)
+		client, server := newEnd(t, a, 4096), newEnd(t, b, 4096)
+		server.qp.Private = &told
+		begin(w, client, server, netip.AddrPortFrom(peer4, rdmaPort))
+		w.until(10*time.Second, func() bool { return client.saw(cm.ActiveComplete) })
+		client.post(verbs.OpWrite, 8, server)
+		w.until(10*time.Second, func() bool { return client.completions() == 1 && server.saw(cm.PassiveComplete) })
+		exercise(w, client, server, 1000)
+		if !slices.Equal(told.events, c.want) {
+			t.Errorf("%s: told %q, want %q", name, told.events, c.want)
 		}
 	}
 }
 
+// isMAD tells whether a frame with RoCE v2 over IPv4 is a management datagram of the
+// connection manager with attribute attr.
+func isMAD(b []byte, attr uint16) bool {
+	const at = ether.HeaderLen + ip.HeaderLen4 + udp.HeaderLen + ib.BTHLen + ib.DETHLen
+	if len(b) < at+ib.MADLen {
+		return false
+	}
+	h, _, err := ib.Parse(b[at:][:ib.MADLen])
+	return err == nil && h.Class == ib.ClassCM && h.Attr == attr
+}
+
 // The agent of performance management answers with what the port has counted.
-func TestCountersByMADs(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestCountersByMADs(t *testing.T) { overBoth(t, testCountersByMADs) }
+
+func testCountersByMADs(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	ca, err := al.New(nil).RegisterCI(a.dev.CI(nil, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -349,11 +390,13 @@ func TestCountersByMADs(t *testing.T) {
 	got := ib.ParsePortCounters(narrow)
 	_, wide := ask(ib.MethodGet, ib.AttrPortCountersExtended, 1)
 	got.ParseExtended(wide)
-	if got.XmitData != a.counter("tx_bytes")/4 || got.RcvData != a.counter("rx_bytes")/4 || got.XmitPkts != a.counter("tx_packets") ||
+	if got.XmitData != a.counter("tx_bytes")/4 || got.RcvData != a.counter("rx_bytes")/4 ||
+		got.XmitPkts != a.counter("tx_packets") ||
 		got.RcvPkts != a.counter("rx_packets") || got.XmitPkts != got.UnicastXmit+got.MulticastXmit || got.UnicastRcv < 40 {
 		t.Errorf("%+v", got)
 	}
-	if got.Downed != 1 || got.XmitDiscards != a.counter("tx_drop_link_refused") || got.XmitDiscards == 0 || got.RcvErrors != 0 {
+	if got.Downed != 1 || got.XmitDiscards != a.counter("tx_drop_link_refused") || got.XmitDiscards == 0 ||
+		got.RcvErrors != 0 {
 		t.Errorf("%+v", got)
 	}
 }

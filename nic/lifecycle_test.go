@@ -122,9 +122,10 @@ func TestPFParams(t *testing.T) {
 		{RDMA{NumSRQs: 32769}, "num_srqs 32769: the hardware has 32768"},
 		{RDMA{Limits: verbs.Limits{MaxCNQ: 65}}, "max_cnq 65: the hardware has 64"},
 		{RDMA{NumQPs: -1}, "negative"},
-		{RDMA{Personality: 7}, "use iwarp or eth"},
+		{RDMA{Personality: 7}, "use iwarp, roce or eth"},
 	} {
-		_, err := newNIC(Config{Name: "nicX", Addrs: prefixes("10.0.0.1/24"), RDMA: c.rdma}, Env{Pool: w.pool, Wire: &node{w: w}})
+		_, err := newNIC(Config{Name: "nicX", Addrs: prefixes("10.0.0.1/24"), RDMA: c.rdma},
+			Env{Pool: w.pool, Wire: &node{w: w}})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.rdma, err)
 		}
@@ -133,8 +134,10 @@ func TestPFParams(t *testing.T) {
 
 // A port that goes down carries nothing in either direction; afterwards TCP
 // mends what was lost.
-func TestPortFollowsTheLink(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestPortFollowsTheLink(t *testing.T) { overBoth(t, testPortFollowsTheLink) }
+
+func testPortFollowsTheLink(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	ctx, events := watch(t, a)
 	client, server := dial(w, a, b, netip.MustParseAddr("10.0.0.2"), 4096)
 	fill(client.mem, 9)
@@ -171,7 +174,10 @@ func TestPortFollowsTheLink(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.until(30*time.Second, func() bool { return server.completions() == 1 && slices.Equal(client.mem[:64], server.mem[:64]) })
+	w.until(30*time.Second, func() bool {
+		return server.completions() == 1 && slices.Equal(client.mem[:64],
+			server.mem[:64])
+	})
 	closeBoth(w, a, b)
 }
 
@@ -201,7 +207,8 @@ func TestAddressesComeAndGo(t *testing.T) {
 		t.Error("the GID of an address that is gone")
 	}
 	for i, err := range []error{
-		b.dev.RemoveAddr(extra.Addr(), w.now), b.dev.AddAddr(prefixes("10.0.0.2/24")[0], w.now), b.dev.AddAddr(prefixes("224.0.0.1/24")[0], w.now),
+		b.dev.RemoveAddr(extra.Addr(), w.now), b.dev.AddAddr(prefixes("10.0.0.2/24")[0],
+			w.now), b.dev.AddAddr(prefixes("224.0.0.1/24")[0], w.now),
 	} {
 		if err == nil {
 			t.Errorf("%d: accepted", i)
@@ -240,7 +247,8 @@ func TestFailedDevice(t *testing.T) {
 	if recvs != 8 || !client.saw(cm.DeviceRemoved) || !client.saw(cm.Disconnected) || !client.saw(cm.ClosedEvent) {
 		t.Errorf("%d receives flushed, events %v", recvs, client.events)
 	}
-	for i, err := range []error{client.qp.Destroy(), client.mr.Dereg(), client.cq.Destroy(), client.pd.Dealloc(), ctx.Close()} {
+	for i, err := range []error{client.qp.Destroy(), client.mr.Dereg(), client.cq.Destroy(), client.pd.Dealloc(),
+		ctx.Close()} {
 		if err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -250,8 +258,11 @@ func TestFailedDevice(t *testing.T) {
 	}
 }
 
-func TestShowDevice(t *testing.T) {
-	w, a, b := twoNICs(t, Config{RDMA: RDMA{NumQPs: 16}})
+func TestShowDevice(t *testing.T) { overBoth(t, testShowDevice) }
+
+func testShowDevice(t *testing.T, cfg Config) {
+	cfg.RDMA.NumQPs = 16
+	w, a, b := twoNICs(t, cfg)
 	dial(w, a, b, netip.MustParseAddr("10.0.0.2"), 64)
 	got := map[string]string{}
 	for _, r := range a.dev.ShowDevice() {
@@ -268,6 +279,10 @@ func TestShowDevice(t *testing.T) {
 		"port_state": "ACTIVE", "pkey[0]": "0xffff", "qp": "1 of 16", "cq": "1 of 32", "icid": "1 of 16", "gid": "4 of 128",
 		"max_qp_rd_atom": "32", "max_ah": "0", "event": "GID change",
 	} {
+		if of, ok := map[string]string{"personality": "roce", "icid": "2 of 32", "gid": "6 of 128",
+			"max_ah": "102400"}[name]; ok && roce(cfg) {
+			want = of
+		}
 		if got[name] != want {
 			t.Errorf("%s is %q, want %q", name, got[name], want)
 		}

@@ -60,6 +60,40 @@ func TestSYNsComeByLightL2(t *testing.T) {
 	}
 }
 
+// The management datagrams of a connection over RoCE come by the connection of type ROCE, in
+// every interrupt mode, and wait there for the slowpath's interrupt.
+//
+// LL-01 LL-03 LL-08
+func TestMADsComeByLightL2(t *testing.T) {
+	for _, mode := range []string{"msix", "msi", "inta", "poll"} {
+		for _, addr := range []netip.Addr{peer4, peer6} {
+			cfg := roceConfig()
+			cfg.VLAN, cfg.Hardware = 7, &fastlinq.Config{Interrupts: fastlinq.Interrupts{Mode: mode}}
+			w, a, b := twoNICs(t, cfg)
+			sp := b.dev.IRQ().Hwfns[0].SP()
+			sp.SetState(irq.Rx, irq.Stopped, w.now)
+			client, server := newEnd(t, a, 4096), newEnd(t, b, 4096)
+			begin(w, client, server, netip.AddrPortFrom(addr, rdmaPort))
+			w.run(10 * time.Millisecond)
+			if c := b.ll2Of(ll2.RoCE); c.RxPackets != 1 || c.RxPosted != c.RxDescs-1 || server.id != nil {
+				t.Errorf("%s, %v, without an interrupt: %+v", mode, addr, c)
+			}
+			sp.SetState(irq.Rx, irq.Disabled, w.now)
+			w.until(10*time.Second, func() bool { return client.saw(cm.ActiveComplete) && server.saw(cm.PassiveComplete) })
+			exercise(w, client, server, 4096)
+			if c := b.ll2Of(ll2.RoCE); c.RxPackets < 2 || c.RxPosted != c.RxDescs || c.NoBuffer != 0 || c.TooBig != 0 {
+				t.Errorf("%s, %v: %+v", mode, addr, c) // REQ, RTU
+			}
+			if c := a.ll2Of(ll2.RoCE); c.RxPackets != 1 {
+				t.Errorf("%s, %v: the client %+v", mode, addr, c)
+			}
+			if err := b.dev.Close(w.now); err != nil || b.dev.Core().Health().Leaked != 0 {
+				t.Errorf("%s: %v, %d connection ids leak", mode, err, b.dev.Core().Health().Leaked)
+			}
+		}
+	}
+}
+
 // SYNs wait in their buffers for the slowpath's interrupt. Those that find none are
 // dropped and counted; the others are answered once it comes.
 //

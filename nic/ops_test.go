@@ -19,11 +19,9 @@ type opsPair struct {
 	c, s *rdmaEnd
 }
 
-func newOpsPair(t *testing.T) *opsPair {
-	w := newWorld(t)
-	a := w.nic(Config{Name: "nic0", Addrs: prefixes("10.0.0.1/24")})
-	b := w.nic(Config{Name: "nic1", Addrs: prefixes("10.0.0.2/24")})
-	c, s := dial(w, a, b, b.dev.IP.Addrs()[0].Addr(), 64<<10)
+func newOpsPair(t *testing.T, cfg Config) *opsPair {
+	w, a, b := twoNICs(t, cfg)
+	c, s := dial(w, a, b, peer4, 64<<10)
 	return &opsPair{w, c, s}
 }
 
@@ -70,7 +68,11 @@ func (p *opsPair) state() string {
 // The target registers pages by work request, the peer writes to them and
 // takes the right away with its next Send.
 func TestFastRegisteredRegionOverTheWire(t *testing.T) {
-	p := newOpsPair(t)
+	overBoth(t, testFastRegisteredRegionOverTheWire)
+}
+
+func testFastRegisteredRegionOverTheWire(t *testing.T, cfg Config) {
+	p := newOpsPair(t, cfg)
 	const pages, size = 256, 512 // 128 KiB scattered over twice as much
 	arena := make([]byte, 2*pages*size)
 	mr, err := p.s.pd.AllocMR(pages)
@@ -81,8 +83,10 @@ func TestFastRegisteredRegionOverTheWire(t *testing.T) {
 	for i := range pages {
 		list.Pages = append(list.Pages, uint64((i*77%pages)*2*size))
 	}
-	reg := &verbs.FastReg{MR: mr, Key: 1, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead, IOVA: 0x10000, Pages: list}
-	if wcs := p.doOn(p.s, verbs.SendWR{ID: 1, Opcode: verbs.OpRegMR, Reg: reg}); wcs[0].Status != verbs.StatusSuccess || wcs[0].Opcode != verbs.WCRegMR {
+	reg := &verbs.FastReg{MR: mr, Key: 1, Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead, IOVA: 0x10000,
+		Pages: list}
+	if wcs := p.doOn(p.s, verbs.SendWR{ID: 1, Opcode: verbs.OpRegMR, Reg: reg}); wcs[0].Status != verbs.StatusSuccess ||
+		wcs[0].Opcode != verbs.WCRegMR {
 		t.Fatal(wcs)
 	}
 	big, err := p.c.pd.RegMR(make([]byte, list.Length), verbs.LocalWrite)
@@ -122,16 +126,19 @@ func TestFastRegisteredRegionOverTheWire(t *testing.T) {
 
 // A window opens part of a region; it closes by invalidation, and the peer
 // that goes on is cut off without touching memory.
-func TestWindowsOverTheWire(t *testing.T) {
+func TestWindowsOverTheWire(t *testing.T) { overBoth(t, testWindowsOverTheWire) }
+
+func testWindowsOverTheWire(t *testing.T, cfg Config) {
 	for _, kind := range []verbs.MWKind{verbs.MWType1, verbs.MWType2A, verbs.MWType2B} {
-		p := newOpsPair(t)
+		p := newOpsPair(t, cfg)
 		mem := make([]byte, 4096)
 		mr, _ := p.s.pd.RegMR(mem, verbs.LocalWrite|verbs.MWBind)
 		w, err := p.s.pd.AllocMW(kind)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := verbs.Bind{MW: w, Key: 5, MR: mr, Addr: mr.Addr() + 1000, Length: 100, Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.ZeroBased}
+		b := verbs.Bind{MW: w, Key: 5, MR: mr, Addr: mr.Addr() + 1000, Length: 100,
+			Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.ZeroBased}
 		if kind == verbs.MWType1 {
 			if _, err := p.s.qp.BindMW(1, 0, b); err != nil {
 				t.Fatal(err)
@@ -140,7 +147,8 @@ func TestWindowsOverTheWire(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.run(time.Millisecond)
-		shown := view.MWInfo{Num: 1, Kind: kind.String(), STag: w.RKey(), PD: p.s.pd.Num(), MR: mr.Num(), Len: 100, Access: "rw,rr,zb"}
+		shown := view.MWInfo{Num: 1, Kind: kind.String(), STag: w.RKey(), PD: p.s.pd.Num(), MR: mr.Num(), Len: 100,
+			Access: "rw,rr,zb"}
 		if kind != verbs.MWType1 {
 			shown.QP = p.s.qp.Num()
 		}
@@ -157,7 +165,8 @@ func TestWindowsOverTheWire(t *testing.T) {
 		}
 		if kind == verbs.MWType1 {
 			p.s.qp.BindMW(2, 0, verbs.Bind{MW: w})
-		} else if wcs := p.doOn(p.s, verbs.SendWR{Opcode: verbs.OpLocalInv, Invalidate: w.RKey()}); wcs[0].Status != verbs.StatusSuccess {
+		} else if wcs := p.doOn(p.s, verbs.SendWR{Opcode: verbs.OpLocalInv,
+			Invalidate: w.RKey()}); wcs[0].Status != verbs.StatusSuccess {
 			t.Errorf("type %v: %v", kind, wcs[0].Status)
 		}
 		p.run(time.Millisecond)
@@ -172,8 +181,10 @@ func TestWindowsOverTheWire(t *testing.T) {
 	}
 }
 
-func TestReadsOverTheWire(t *testing.T) {
-	p := newOpsPair(t)
+func TestReadsOverTheWire(t *testing.T) { overBoth(t, testReadsOverTheWire) }
+
+func testReadsOverTheWire(t *testing.T, cfg Config) {
+	p := newOpsPair(t, cfg)
 	fill(p.s.mem, 5)
 	sink, _ := p.c.pd.RegMR(make([]byte, 5000), verbs.LocalWrite)
 	got := []byte(sink.Memory().(verbs.Bytes))
@@ -193,13 +204,17 @@ func TestReadsOverTheWire(t *testing.T) {
 }
 
 // A local operation that fails ends the connection; what was posted behind it
-// is flushed, in order, and the peer learns of it.
-func TestLocalFailureOverTheWire(t *testing.T) {
-	p := newOpsPair(t)
+// is flushed, in order, and the peer of iWARP learns of it.
+func TestLocalFailureOverTheWire(t *testing.T) { overBoth(t, testLocalFailureOverTheWire) }
+
+func testLocalFailureOverTheWire(t *testing.T, cfg Config) {
+	p := newOpsPair(t, cfg)
 	wcs := p.do(
-		verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()},
+		verbs.SendWR{ID: 1, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(),
+			RemoteAddr: p.s.mr.Addr()},
 		verbs.SendWR{ID: 2, Opcode: verbs.OpLocalInv, Invalidate: 0x12345678, Flags: verbs.LocalFence},
-		verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 8)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()})
+		verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, SGEs: []verbs.SGE{p.c.sge(0, 8)}, RKey: p.s.mr.RKey(),
+			RemoteAddr: p.s.mr.Addr()})
 	got := ""
 	for _, wc := range wcs {
 		got += fmt.Sprintf("%d %v; ", wc.ID, wc.Status)
@@ -207,19 +222,24 @@ func TestLocalFailureOverTheWire(t *testing.T) {
 	if got != "1 success; 2 memory management operation error; 3 WR flushed; " {
 		t.Error(got)
 	}
-	if s := p.state(); s != "ERR ERR" {
+	if s := p.state(); s != map[bool]string{false: "ERR ERR", true: "ERR RTS"}[roce(cfg)] {
 		t.Errorf("queue pairs in %s", s)
 	}
 }
 
 // A work request behind a fence waits for what it is told to wait for.
-func TestFencesOverTheWire(t *testing.T) {
-	for flag, late := range map[verbs.SendFlags]bool{0: false, verbs.Fence: true, verbs.ReadFence: true, verbs.LocalFence: true} {
-		p := newOpsPair(t)
+func TestFencesOverTheWire(t *testing.T) { overBoth(t, testFencesOverTheWire) }
+
+func testFencesOverTheWire(t *testing.T, cfg Config) {
+	for flag, late := range map[verbs.SendFlags]bool{0: false, verbs.Fence: true, verbs.ReadFence: true,
+		verbs.LocalFence: true} {
+		p := newOpsPair(t, cfg)
 		var wrote, read frame.Time
 		p.c.qp.PostSend(
-			verbs.SendWR{ID: 1, Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: []verbs.SGE{p.c.sge(0, 30000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()},
-			verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Signaled | flag, SGEs: []verbs.SGE{p.c.sge(40000, 1)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr() + 50000})
+			verbs.SendWR{ID: 1, Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: []verbs.SGE{p.c.sge(0, 30000)},
+				RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()},
+			verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Signaled | flag, SGEs: []verbs.SGE{p.c.sge(40000, 1)},
+				RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr() + 50000})
 		p.c.mem[40000] = 1
 		for wrote == 0 || read == 0 {
 			p.run(time.Microsecond)
@@ -238,14 +258,21 @@ func TestFencesOverTheWire(t *testing.T) {
 
 // Immediate data reaches the peer's receive, behind the Write it belongs to,
 // and raises a solicited event only if asked to.
-func TestImmediateDataOverTheWire(t *testing.T) {
-	p := newOpsPair(t)
+func TestImmediateDataOverTheWire(t *testing.T) { overBoth(t, testImmediateDataOverTheWire) }
+
+func testImmediateDataOverTheWire(t *testing.T, cfg Config) {
+	p := newOpsPair(t, cfg)
 	events := 0
 	p.s.cq.SetHandler(func(*verbs.CQ, frame.Time) { events++ })
 	p.s.cq.ReqNotify(true)
 	p.s.qp.PostRecv(verbs.RecvWR{ID: 1}, verbs.RecvWR{ID: 2})
 	fill(p.c.mem, 1)
-	p.good(verbs.SendWR{Opcode: verbs.OpWriteImm, Imm: 0x0123456789abcdef, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(), RemoteAddr: p.s.mr.Addr()})
+	imm := uint64(0x0123456789abcdef)
+	if roce(cfg) {
+		imm &= 1<<32 - 1
+	}
+	p.good(verbs.SendWR{Opcode: verbs.OpWriteImm, Imm: imm, SGEs: []verbs.SGE{p.c.sge(0, 10000)}, RKey: p.s.mr.RKey(),
+		RemoteAddr: p.s.mr.Addr()})
 	p.run(time.Millisecond)
 	if events != 0 {
 		t.Error("an event that nobody solicited")
@@ -253,8 +280,10 @@ func TestImmediateDataOverTheWire(t *testing.T) {
 	p.good(verbs.SendWR{Opcode: verbs.OpSendImm, Imm: 42, Flags: verbs.Solicited})
 	p.until(time.Second, func() bool { return p.s.completions() == 2 })
 	p.run(time.Millisecond)
-	for i, want := range []verbs.WC{{ID: 1, Opcode: verbs.WCRecvWrite, Imm: 0x0123456789abcdef}, {ID: 2, Opcode: verbs.WCRecv, Imm: 42, Solicited: true}} {
-		if wc := p.s.wcs[i]; wc.ID != want.ID || wc.Opcode != want.Opcode || !wc.WithImm || wc.Imm != want.Imm || wc.Solicited != want.Solicited {
+	for i, want := range []verbs.WC{{ID: 1, Opcode: verbs.WCRecvWrite, Imm: imm},
+		{ID: 2, Opcode: verbs.WCRecv, Imm: 42, Solicited: true}} {
+		if wc := p.s.wcs[i]; wc.ID != want.ID || wc.Opcode != want.Opcode || !wc.WithImm || wc.Imm != want.Imm ||
+			wc.Solicited != want.Solicited {
 			t.Errorf("receive %d: %+v", i, wc)
 		}
 	}
@@ -263,8 +292,10 @@ func TestImmediateDataOverTheWire(t *testing.T) {
 	}
 }
 
-func TestAtomicsOverTheWire(t *testing.T) {
-	p := newOpsPair(t)
+func TestAtomicsOverTheWire(t *testing.T) { overBoth(t, testAtomicsOverTheWire) }
+
+func testAtomicsOverTheWire(t *testing.T, cfg Config) {
+	p := newOpsPair(t, cfg)
 	counter, _ := p.s.pd.RegMR(make([]byte, 16), verbs.LocalWrite|verbs.RemoteAtomic)
 	target := counter.Memory().(verbs.Bytes)[8:]
 	binary.NativeEndian.PutUint64(target, 0x00ff)
@@ -274,14 +305,18 @@ func TestAtomicsOverTheWire(t *testing.T) {
 		stored uint64
 	}{
 		{verbs.OpFetchAdd, verbs.Operands{CompareAdd: 1}, 0x0100},
-		{verbs.OpMaskedFetchAdd, verbs.Operands{CompareAdd: 0x01ff, CompareAddMask: 0x80 | 1<<63}, 0x02ff},
-		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 7, Swap: 9}, 0x02ff},
-		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 0x02ff, Swap: 9}, 9},
-		{verbs.OpMaskedCompSwap, verbs.Operands{CompareAdd: 1, CompareAddMask: 1, Swap: 0xf0, SwapMask: 0xf0}, 0xf9},
+		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 7, Swap: 9}, 0x0100},
+		{verbs.OpCompSwap, verbs.Operands{CompareAdd: 0x0100, Swap: 9}, 9},
+		{verbs.OpMaskedFetchAdd, verbs.Operands{CompareAdd: 0x01ff, CompareAddMask: 0x80 | 1<<63}, 0x0108},
+		{verbs.OpMaskedCompSwap, verbs.Operands{CompareAddMask: 1, Swap: 0xf0, SwapMask: 0xf0}, 0x01f8},
 		{verbs.OpSwap, verbs.Operands{Swap: 1 << 63}, 1 << 63},
 	} {
+		if roce(cfg) && c.op != verbs.OpFetchAdd && c.op != verbs.OpCompSwap {
+			continue // RoCE has two
+		}
 		before := binary.NativeEndian.Uint64(target)
-		p.good(verbs.SendWR{Opcode: c.op, Atomic: c.v, SGEs: []verbs.SGE{p.c.sge(100, 8)}, RKey: counter.RKey(), RemoteAddr: counter.Addr() + 8})
+		p.good(verbs.SendWR{Opcode: c.op, Atomic: c.v, SGEs: []verbs.SGE{p.c.sge(100, 8)}, RKey: counter.RKey(),
+			RemoteAddr: counter.Addr() + 8})
 		if got := binary.NativeEndian.Uint64(target); got != c.stored {
 			t.Errorf("%d, %v: stored %#x, want %#x", i, c.op, got, c.stored)
 		}

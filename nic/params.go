@@ -34,7 +34,9 @@ func (d *Device) Set(list ...Setting) error {
 		return err
 	}
 	d.cfg = cfg
-	d.IWARP.Configure(cfg.IWARP)
+	if d.IWARP != nil {
+		d.IWARP.Configure(cfg.IWARP)
+	}
 	d.TCPEngine.SetParams(cfg.TCP.Params)
 	d.tcp.SetSegments()
 	d.Common.Log.SetMsglvl(cfg.Msglvl)

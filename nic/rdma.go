@@ -1,6 +1,7 @@
 package nic
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,7 +29,14 @@ func (d *Device) newVerbs() error {
 		VendorPartID: vendorPartID, HWVersion: hwVersion, Firmware: firmware,
 	})
 	d.Verbs.SetMTU(d.cfg.MTU)
+	if len(r.PKeys) > 0 {
+		if err := d.Verbs.ModifyPort(verbs.PortMod{PKeys: r.PKeys}); err != nil {
+			return err
+		}
+	}
 	d.Verbs.OnPort(d.portMoved)
+	d.GIDs.SetV2Only(r.GIDsV2)
+	d.GIDs.SetNetdev(cmp.Or(d.cfg.Iface, d.cfg.Name))
 	d.readdress(d.cfg.Addrs)
 	if r.Personality == verbs.Ethernet {
 		return nil
@@ -57,8 +65,8 @@ func (d *Device) CI(do func(fn func(now frame.Time)), now func() frame.Time) al.
 func (d *Device) LinkUp(now frame.Time) {
 	d.begin(now)
 	d.Hardware.Signal(true, now)
-	if !d.Host.Exists() && !d.Wire.Closed {
-		d.IP.Announce(now)
+	if !d.Wire.Closed {
+		d.IP.AnnounceOwn(now)
 	}
 }
 
@@ -118,6 +126,11 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 func (d *Device) readdress(addrs []netip.Prefix) {
 	d.cfg.Addrs = addrs
 	d.IP.Set(d.cfg.ip())
+	if d.cfg.RDMA.Personality == verbs.RoCE {
+		d.GIDs.Update(d.cfg.MAC, d.cfg.VLAN, d.IP.ByVLAN())
+		d.Verbs.SetGIDs(d.GIDs.Table())
+		return
+	}
 	gids := []verbs.GID{verbs.GIDFromMAC(d.cfg.MAC)}
 	for _, p := range d.IP.Addrs() {
 		gids = append(gids, verbs.GIDFromAddr(p.Addr()))

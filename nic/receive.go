@@ -124,11 +124,12 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 		d.os.FromWire(f)
 		return
 	}
-	p := d.IP.Take(f, now)
+	l := d.IP.For(f)
+	p := l.Take(f, now)
 	if d.tcp.Failed {
 		d.rxDegraded(p)
 	} else {
-		d.IP.Receive(p)
+		l.Receive(p)
 	}
 	if !p.Offloaded {
 		d.received++
@@ -139,7 +140,7 @@ func (d *Device) handleWire(f *frame.Frame, now frame.Time) {
 		d.Common.Drops.Count(reason)
 	}
 	d.Wire.Trace(frame.Inbound, f, notes, reason, now)
-	d.IP.Done(p)
+	l.Done(p)
 }
 
 // rxDegraded gives a verdict on a frame of the wire while the offloads have failed:

@@ -19,9 +19,11 @@ import (
 
 // A key of one protection domain opens nothing to a queue pair of another: neither
 // its own requests nor the peer's reach the memory.
-func TestDomainsAreApart(t *testing.T) {
+func TestDomainsAreApart(t *testing.T) { overBoth(t, testDomainsAreApart) }
+
+func testDomainsAreApart(t *testing.T, cfg Config) {
 	for _, remote := range []bool{false, true} {
-		w, a, b := twoNICs(t, Config{})
+		w, a, b := twoNICs(t, cfg)
 		c, s := dial(w, a, b, peer4, 4096)
 		side := map[bool]*rdmaEnd{false: c, true: s}[remote]
 		other, err := side.n.dev.Verbs.AllocPD()
@@ -33,7 +35,8 @@ func TestDomainsAreApart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wr := verbs.SendWR{ID: 1, Opcode: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey(), SGEs: []verbs.SGE{c.sge(0, 64)}}
+		wr := verbs.SendWR{ID: 1, Opcode: verbs.OpRead, Flags: verbs.Signaled, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey(),
+			SGEs: []verbs.SGE{c.sge(0, 64)}}
 		want := verbs.StatusRemoteAccess
 		if remote {
 			wr.RemoteAddr, wr.RKey = mr.Addr(), mr.RKey()
@@ -44,7 +47,7 @@ func TestDomainsAreApart(t *testing.T) {
 		if _, err := c.qp.PostSend(wr); err != nil {
 			t.Fatal(err)
 		}
-		w.until(10*time.Second, func() bool { return c.completions() == 1 && c.saw(cm.ClosedEvent) })
+		w.until(10*time.Second, func() bool { return c.completions() == 1 && c.qp.State() == verbs.Err })
 		if c.wcs[0].Status != want || c.mem[0] != 0 || !bytes.Equal(hidden, bytes.Repeat([]byte{7}, 64)) {
 			t.Errorf("remote %v: %v, memory %v %v", remote, c.wcs[0].Status, c.mem[0], hidden[0])
 		}
@@ -59,8 +62,11 @@ func TestDomainsAreApart(t *testing.T) {
 
 // Each user of a NIC has a doorbell page of its own, as long as there are any; that
 // of one who has gone is the next one's.
-func TestDoorbellPagesOfUsers(t *testing.T) {
-	_, a, _ := twoNICs(t, Config{RDMA: RDMA{MinDPIs: 2}})
+func TestDoorbellPagesOfUsers(t *testing.T) { overBoth(t, testDoorbellPagesOfUsers) }
+
+func testDoorbellPagesOfUsers(t *testing.T, cfg Config) {
+	cfg.RDMA.MinDPIs = 2
+	_, a, _ := twoNICs(t, cfg)
 	one, err := a.dev.Verbs.Open("one")
 	if err != nil {
 		t.Fatal(err)
@@ -85,8 +91,11 @@ func TestDoorbellPagesOfUsers(t *testing.T) {
 
 // A completion queue says where it notifies: the interrupts are those of its own
 // notification queue.
-func TestNotificationQueues(t *testing.T) {
-	w, a, b := twoNICs(t, Config{RDMA: RDMA{DesiredCNQs: 2}})
+func TestNotificationQueues(t *testing.T) { overBoth(t, testNotificationQueues) }
+
+func testNotificationQueues(t *testing.T, cfg Config) {
+	cfg.RDMA.DesiredCNQs = 2
+	w, a, b := twoNICs(t, cfg)
 	ctx, err := a.dev.Verbs.Open(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -141,12 +150,15 @@ func (w *world) connect(client, server *rdmaEnd, n int) {
 
 // A completion queue is resized under a connection: what waits stays in order,
 // what comes has room, and it cannot become smaller than what it holds.
-func TestResizeUnderTraffic(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestResizeUnderTraffic(t *testing.T) { overBoth(t, testResizeUnderTraffic) }
+
+func testResizeUnderTraffic(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	c, s := dial(w, a, b, peer4, 4096)
 	write := func(ids ...uint64) {
 		for _, id := range ids {
-			wr := verbs.SendWR{ID: id, Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey(), SGEs: []verbs.SGE{c.sge(0, 8)}}
+			wr := verbs.SendWR{ID: id, Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: s.mr.Addr(), RKey: s.mr.RKey(),
+				SGEs: []verbs.SGE{c.sge(0, 8)}}
 			if _, err := c.qp.PostSend(wr); err != nil {
 				t.Fatal(err)
 			}
@@ -216,7 +228,8 @@ func TestEndsOfAConnection(t *testing.T) {
 		orderly [2]bool // as the two sides see it
 	}{
 		"gracefully": {func(w *world, c, _ *rdmaEnd) { _ = c.id.Disconnect(false, w.now) }, both},
-		"by both":    {func(w *world, c, s *rdmaEnd) { _, _ = c.id.Disconnect(false, w.now), s.id.Disconnect(false, w.now) }, both},
+		"by both": {func(w *world, c, s *rdmaEnd) { _, _ = c.id.Disconnect(false, w.now), s.id.Disconnect(false, w.now) },
+			both},
 		"by SQD":     {func(_ *world, c, _ *rdmaEnd) { _ = c.qp.Modify(verbs.SQD) }, both},
 		"abortively": {func(w *world, c, _ *rdmaEnd) { _ = c.id.Disconnect(true, w.now) }, [2]bool{}},
 		"by Err":     {func(_ *world, c, _ *rdmaEnd) { _ = c.qp.Modify(verbs.Err) }, [2]bool{}},
@@ -284,7 +297,7 @@ func TestStatesHaveTwoNames(t *testing.T) {
 func TestLongestPrivateData(t *testing.T) {
 	for _, accept := range []bool{true, false} {
 		w, a, b := twoNICs(t, Config{})
-		long := bytes.Repeat([]byte("private!"), cm.MaxPrivateData/8+1)[:cm.MaxPrivateData+1]
+		long := bytes.Repeat([]byte("private!"), iwarp.MaxPrivateData/8+1)[:iwarp.MaxPrivateData+1]
 		c, s := newEnd(t, a, 64), newEnd(t, b, 64)
 		var asked, answered []byte
 		at := netip.AddrPortFrom(peer4, rdmaPort)
@@ -314,7 +327,8 @@ func TestLongestPrivateData(t *testing.T) {
 				answered = ev.PrivateData
 			}
 		}, nil)
-		if err := id.Connect(at, cm.Params{QP: c.qp, PrivateData: long}, w.now); !errors.Is(err, cm.ErrInvalid) || !strings.Contains(err.Error(), "508") {
+		if err := id.Connect(at, cm.Params{QP: c.qp, PrivateData: long}, w.now); !errors.Is(err, cm.ErrInvalid) ||
+			!strings.Contains(err.Error(), "508") {
 			t.Errorf("asked with %d octets: %v", len(long), err)
 		}
 		id = a.dev.CM.NewID(func(ev cm.Event, _ frame.Time) {
@@ -322,11 +336,11 @@ func TestLongestPrivateData(t *testing.T) {
 				answered = ev.PrivateData
 			}
 		}, nil)
-		if err := id.Connect(at, cm.Params{QP: c.qp, PrivateData: long[:cm.MaxPrivateData]}, w.now); err != nil {
+		if err := id.Connect(at, cm.Params{QP: c.qp, PrivateData: long[:iwarp.MaxPrivateData]}, w.now); err != nil {
 			t.Fatal(err)
 		}
 		w.until(10*time.Second, func() bool { return answered != nil })
-		if !bytes.Equal(asked, long[:cm.MaxPrivateData]) || !bytes.Equal(answered, long[1:]) {
+		if !bytes.Equal(asked, long[:iwarp.MaxPrivateData]) || !bytes.Equal(answered, long[1:]) {
 			t.Errorf("accepted %v: %d octets asked, %d answered", accept, len(asked), len(answered))
 		}
 	}
@@ -334,8 +348,10 @@ func TestLongestPrivateData(t *testing.T) {
 
 // Nothing of a connection can be destroyed from within a handler; the asynchronous
 // calls do it there, and no handler of the object runs afterwards.
-func TestDestroyFromAHandler(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestDestroyFromAHandler(t *testing.T) { overBoth(t, testDestroyFromAHandler) }
+
+func testDestroyFromAHandler(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	c, s := dial(w, a, b, peer4, 64)
 	var order []string
 	done := func(what string) func(error) {
@@ -359,8 +375,9 @@ func TestDestroyFromAHandler(t *testing.T) {
 	}
 	s.cq.ReqNotify(false)
 	c.post(verbs.OpSend, 8, s)
-	w.until(10*time.Second, func() bool { return c.saw(cm.ClosedEvent) })
-	if want := []string{"handler", "queue pair <nil>", "queue <nil>", "region <nil>", "domain <nil>"}; !slices.Equal(order, want) {
+	w.until(10*time.Second, func() bool { return len(order) == 5 })
+	if want := []string{"handler", "queue pair <nil>", "queue <nil>", "region <nil>", "domain <nil>"}; !slices.Equal(order,
+		want) {
 		t.Errorf("%q, want %q", order, want)
 	}
 	if left := b.dev.Verbs.Objects(); len(left) != 0 {
@@ -370,8 +387,10 @@ func TestDestroyFromAHandler(t *testing.T) {
 
 // A region is registered for each transfer alone: the key of one that is over opens
 // nothing, though the memory is the same.
-func TestRegistrationForEachTransfer(t *testing.T) {
-	w, a, b := twoNICs(t, Config{})
+func TestRegistrationForEachTransfer(t *testing.T) { overBoth(t, testRegistrationForEachTransfer) }
+
+func testRegistrationForEachTransfer(t *testing.T, cfg Config) {
+	w, a, b := twoNICs(t, cfg)
 	c, s := dial(w, a, b, peer4, 4096)
 	var old uint32
 	keys := map[uint32]bool{}
@@ -381,7 +400,8 @@ func TestRegistrationForEachTransfer(t *testing.T) {
 			t.Fatal(err)
 		}
 		fill(c.mem, byte(i))
-		wr := verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: 0x1000, RKey: mr.RKey(), SGEs: []verbs.SGE{c.sge(0, 4096)}}
+		wr := verbs.SendWR{ID: uint64(i), Opcode: verbs.OpWrite, Flags: verbs.Signaled, RemoteAddr: 0x1000, RKey: mr.RKey(),
+			SGEs: []verbs.SGE{c.sge(0, 4096)}}
 		if _, err := c.qp.PostSend(wr); err != nil {
 			t.Fatal(err)
 		}
@@ -395,10 +415,11 @@ func TestRegistrationForEachTransfer(t *testing.T) {
 		t.Errorf("%d keys of 50 registrations", len(keys))
 	}
 	clear(c.mem)
-	if _, err := c.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, RemoteAddr: 0x1000, RKey: old, SGEs: []verbs.SGE{c.sge(0, 64)}}); err != nil {
+	if _, err := c.qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, RemoteAddr: 0x1000, RKey: old,
+		SGEs: []verbs.SGE{c.sge(0, 64)}}); err != nil {
 		t.Fatal(err)
 	}
-	w.until(10*time.Second, func() bool { return s.saw(cm.ClosedEvent) })
+	w.until(10*time.Second, func() bool { return s.qp.State() == verbs.Err })
 	if s.mem[1] == 0 || b.dev.Verbs.Raised(verbs.EventQPAccessError) != 1 {
 		t.Error("an old key still opens the memory")
 	}
@@ -512,11 +533,11 @@ func TestEveryDeviceEvent(t *testing.T) {
 		t.Fatal(err)
 	}
 	id = a.dev.CM.NewID(c.handle, nil)
-	if err := id.Connect(at, cm.Params{QP: c.qp, IRD: 1, ORD: 1, ManualRTR: true}, w.now); err != nil {
+	if err := id.Connect(at, cm.Params{QP: c.qp, IRD: 1, ORD: 1, ManualEstablish: true}, w.now); err != nil {
 		t.Fatal(err)
 	}
-	w.until(time.Second, func() bool { return c.saw(cm.MPAReply) })
-	if err := id.SendRTR(w.now); err != nil {
+	w.until(time.Second, func() bool { return c.saw(cm.ConnectResponse) })
+	if err := id.Establish(w.now); err != nil {
 		t.Fatal(err)
 	}
 	w.until(time.Second, func() bool { return s.saw(cm.PassiveComplete) })
@@ -524,8 +545,8 @@ func TestEveryDeviceEvent(t *testing.T) {
 	c.post(verbs.OpSend, 8, s)
 	w.run(time.Minute)
 	note(seen, a, b)
-	for ev := range cm.NumDeviceEvents {
-		if !seen[ev.String()] {
+	for _, ev := range a.dev.CM.Events() {
+		if !seen[string(ev)] {
 			t.Errorf("nothing has led to %v", ev)
 		}
 	}
@@ -534,9 +555,9 @@ func TestEveryDeviceEvent(t *testing.T) {
 // note adds the events that NICs have counted.
 func note(seen map[string]bool, nodes ...*node) {
 	for _, n := range nodes {
-		for ev := range cm.NumDeviceEvents {
-			if counted(n, "event_"+strings.ToLower(ev.String())) > 0 {
-				seen[ev.String()] = true
+		for _, ev := range n.dev.CM.Events() {
+			if counted(n, "event_"+strings.ToLower(string(ev))) > 0 {
+				seen[string(ev)] = true
 			}
 		}
 	}

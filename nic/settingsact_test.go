@@ -144,6 +144,7 @@ func TestSettingsAct(t *testing.T) {
 		{"iwarp_rcv_wnd_size=262144", inFlight, 262144},
 		{"mpa_request_timeout=2s", noRequest, 3}, // and a second to close
 		{"mpa_request_timeout=8s", noRequest, 9},
+		{"", noReply, 120}, // a program may fill 2 GiB before it accepts
 		{"mpa_reply_timeout=2s", noReply, 2},
 		{"mpa_reply_timeout=8s", noReply, 8},
 		{"mpa_silent_share=25 mpa_request_timeout=10m mpa_reply_timeout=10m", crowded, 1},

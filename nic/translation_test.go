@@ -9,6 +9,7 @@ import (
 
 	"tapir/nic/al"
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
 )
 
@@ -26,7 +27,9 @@ func (a *above) Completion(*verbs.CQ, frame.Time) {}
 
 // What happens to a connection of a NIC reaches the object above: events of the
 // hardware are translated, and those that have no counterpart end in the layer.
-func TestEventsReachTheObjectsAbove(t *testing.T) {
+func TestEventsReachTheObjectsAbove(t *testing.T) { overBoth(t, testEventsReachTheObjectsAbove) }
+
+func testEventsReachTheObjectsAbove(t *testing.T, cfg Config) {
 	write := func(client, server *rdmaEnd, rkey uint32) {
 		wr := verbs.SendWR{Opcode: verbs.OpWrite, RemoteAddr: server.mr.Addr(), RKey: rkey,
 			SGEs: []verbs.SGE{{Addr: client.mr.Addr(), Length: 8, LKey: client.mr.LKey()}}}
@@ -44,7 +47,8 @@ func TestEventsReachTheObjectsAbove(t *testing.T) {
 		cqe  int
 		do   func(w *world, client, server *rdmaEnd, srq *verbs.SRQ)
 		want []string
-		over verbs.EventType // that ends in the client's layer
+		over verbs.EventType // that ends in the client's layer, with iWARP
+		roce []string        // what is wanted of RoCE, if something else
 	}{
 		"the receives run low": {do: func(_ *world, client, server *rdmaEnd, srq *verbs.SRQ) {
 			receive(server, srq, 100)
@@ -60,7 +64,8 @@ func TestEventsReachTheObjectsAbove(t *testing.T) {
 		"a message too long": {do: func(_ *world, client, server *rdmaEnd, srq *verbs.SRQ) {
 			receive(server, srq, 8)
 			client.post(verbs.OpSend, 100, server)
-		}, want: []string{"QP QP_REQ_ERR", "QP QP_LAST_WQE_REACHED"}, over: verbs.EventTerminated},
+		}, want: []string{"QP QP_REQ_ERR", "QP QP_LAST_WQE_REACHED"}, over: verbs.EventTerminated,
+			roce: []string{"QP QP_LAST_WQE_REACHED"}}, // the receive completes with an error
 		"a queue that overflows": {cqe: 1, do: func(_ *world, client, server *rdmaEnd, srq *verbs.SRQ) {
 			for range 4 {
 				receive(server, srq, 100)
@@ -71,14 +76,24 @@ func TestEventsReachTheObjectsAbove(t *testing.T) {
 			w.lose = func(*node, []byte) bool { return true }
 			server.post(verbs.OpSend, 10, server)
 			w.run(time.Hour)
-		}, want: []string{"QP QP_FATAL", "QP QP_LAST_WQE_REACHED"}},
+		}, want: []string{"QP QP_FATAL", "QP QP_LAST_WQE_REACHED"},
+			roce: []string{"QP QP_LAST_WQE_REACHED"}}, // the Send completes with an error
 		"an orderly end": {do: func(w *world, _, server *rdmaEnd, _ *verbs.SRQ) {
 			if err := server.id.Disconnect(false, w.now); err != nil {
 				t.Fatal(err)
 			}
-		}, want: []string{"QP SQ_DRAINED", "QP QP_LAST_WQE_REACHED"}},
+		}, want: []string{"QP SQ_DRAINED", "QP QP_LAST_WQE_REACHED"}, roce: []string{"QP QP_LAST_WQE_REACHED"}},
+		"a send queue that is drained": {do: func(w *world, _, server *rdmaEnd, _ *verbs.SRQ) {
+			var err error
+			if roce(cfg) {
+				err = server.qp.ModifyAttr(verbs.SQD, &qpattr.Attr{SQDNotify: true}, qpattr.SQDNotify)
+			} else {
+				err = server.qp.Modify(verbs.SQD)
+			}
+			must(t, err)
+		}, want: []string{"QP SQ_DRAINED", "QP QP_LAST_WQE_REACHED"}, roce: []string{"QP SQ_DRAINED"}},
 	} {
-		w, a, b := twoNICs(t, Config{})
+		w, a, b := twoNICs(t, cfg)
 		client, server := newEnd(t, a, 4096), newEnd(t, b, 4096)
 		var told []string
 		layer := al.New(nil)
@@ -106,10 +121,14 @@ func TestEventsReachTheObjectsAbove(t *testing.T) {
 		join(w, client, server, peer4)
 		c.do(w, client, server, srq)
 		w.run(10 * time.Second)
-		if !slices.Equal(told, c.want) {
-			t.Errorf("%s: told %q, want %q", name, told, c.want)
+		want := c.want
+		if roce(cfg) && c.roce != nil {
+			want = c.roce
 		}
-		if n := cas[a].Consumed(c.over); c.over != 0 && n != 1 {
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: told %q, want %q", name, told, want)
+		}
+		if n := cas[a].Consumed(c.over); c.over != 0 && n != 1 && !roce(cfg) {
 			t.Errorf("%s: %d events %v end in the client's layer", name, n, c.over)
 		}
 	}

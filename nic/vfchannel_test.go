@@ -325,7 +325,9 @@ func TestVFMessages(t *testing.T) {
 	r.send(1, vfFrame(group, r.mac[1], 0))
 	r.run(time.Millisecond)
 	without := r.where()
-	r.ok(d.FilterMcast(group))
+	bins := l2.Bins{}
+	bins.Add(group)
+	r.ok(d.VportUpdate(l2.UpdateParams{Bins: &bins}, nil))
 	r.send(1, vfFrame(group, r.mac[1], 0))
 	r.run(time.Millisecond)
 	if with := r.where(); without&1 != 0 || with&1 == 0 {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/enum"
 	"tapir/wire/frame"
 	"tapir/wire/roster"
@@ -67,8 +68,9 @@ const (
 	Disconnected
 	// ClosedEvent: nothing of the connection is left; the last event of an ID.
 	ClosedEvent
-	// MPAReply: the peer accepted, and with Params.ManualRTR SendRTR is due.
-	MPAReply
+	// ConnectResponse: the peer accepted, and with Params.ManualEstablish
+	// Establish is due.
+	ConnectResponse
 	// ListenPaused: Pause of the event's Listener has taken effect; ID is nil.
 	ListenPaused
 	// DeviceRemoved: the NIC goes; Disconnected and Closed follow, or for a
@@ -78,7 +80,7 @@ const (
 
 var eventNames = [...]string{
 	"connect request", "active complete", "passive complete", "rejected", "refused",
-	"timed out", "unreachable", "failed", "disconnected", "closed", "MPA reply", "listen paused",
+	"timed out", "unreachable", "failed", "disconnected", "closed", "connect response", "listen paused",
 	"device removed",
 }
 
@@ -97,6 +99,22 @@ type Event struct {
 	IRD, ORD uint16
 	Err      error
 	Reason   Reason // of a failure or an end
+	// Code is the transport's number for a refusal; 0: it has none.
+	Code uint16
+	Peer Peer
+}
+
+// Peer is what a transport with datagrams or reliable connections of InfiniBand
+// learns of the peer with ConnectRequest, ConnectResponse and completions; zero
+// with others.
+type Peer struct {
+	Path        qpattr.Path // to the peer
+	QPN         uint32      // 24 bits; in a datagram space who may be sent to
+	QKey        uint32      // of a datagram space
+	Retry       uint8       // that the peer asks for
+	RNRRetry    uint8
+	FlowControl bool
+	SRQ         bool
 }
 
 // Handler is called by the device's Dispatch.
@@ -104,8 +122,26 @@ type Handler func(ev Event, now frame.Time)
 
 // Params describes this side of a connection.
 type Params struct {
-	QP          *verbs.QP // in state Init or Reset
-	PrivateData []byte    // sent to the peer; at most 508 octets
+	// QP is in state Init or Reset, or further with OwnerMoves. A client in a
+	// datagram space needs none.
+	QP          *verbs.QP
+	PrivateData []byte // sent to the peer; see Transport.PrivateData
+	// Space is the port space of Connect: see PortSpace.
+	Space PortSpace
+	// OwnerMoves leaves the moves to RTR and RTS to the queue pair's owner, who
+	// gets the attributes from ID.QPAttr. A transport whose queue pairs the
+	// owner cannot move has no use for it.
+	OwnerMoves bool
+	// QKey is that of the queue pair that a datagram space hands to clients; 0
+	// takes the default. Accept only.
+	QKey uint32
+	// Retry and RNRRetry, 0 to 7, are asked of InfiniBand's reliable service, 7
+	// if nil; SRQ tells the peer that the queue pair has a shared receive queue.
+	Retry, RNRRetry *uint8
+	SRQ             bool
+	// AckTimeout replaces the ACK timeout that follows from the path, 4.096 us
+	// times 2 to this power; 0 does not.
+	AckTimeout uint8
 	// IRD and ORD are the Reads wanted inbound and outbound, at most the
 	// device's limits, cut to what the peer can do: 0 takes the NIC's default,
 	// NoReads stands for none.
@@ -117,13 +153,16 @@ type Params struct {
 	// silent for a time that the NIC sets, though it has not asked for the
 	// peer-to-peer model. Accept only.
 	MaySendFirst bool
-	// ManualRTR lets the application say when it is ready: MPAReply comes
-	// first, and SendRTR, with the ready-to-receive indication in the
-	// peer-to-peer model, leads to ActiveComplete. Connect only.
-	ManualRTR bool
+	// ManualEstablish lets the application say when it is ready:
+	// ConnectResponse comes first, and Establish, which tells the peer if the
+	// transport has a message for that, leads to ActiveComplete. Connect only.
+	ManualEstablish bool
 	// Local is the address to connect from; the zero value lets the NIC
 	// choose, port 0 an ephemeral one. Connect only.
 	Local netip.AddrPort
+	// SL is the service level of the path, 1 to 7; 0 takes that of TOS. A transport without
+	// service levels has no use for it. Connect only.
+	SL uint8
 	// TOS is DSCP<<2 of the connection's packets, the traffic class of IPv6; 0
 	// takes the NIC's.
 	TOS uint8
@@ -132,9 +171,26 @@ type Params struct {
 // NoReads as IRD or ORD of Params allows no RDMA Read in that direction.
 const NoReads uint16 = 0xffff
 
-// MaxPrivateData is what fits into an MPA frame beside the enhanced words
-// (RFC 5044 section 7.1.1, RFC 6581 section 4).
-const MaxPrivateData = 508
+// PortSpace is a number space of ports, numbered as rdma_cm's. The zero value
+// stands for PortSpaceTCP.
+type PortSpace uint16
+
+// Port spaces. A transport without datagrams takes PortSpaceIB for TCP's and
+// refuses the others.
+const (
+	PortSpaceIPoIB PortSpace = 0x0002
+	PortSpaceTCP   PortSpace = 0x0106
+	PortSpaceUDP   PortSpace = 0x0111 // datagrams
+	PortSpaceIB    PortSpace = 0x013f
+)
+
+// Datagrams tells whether the space is for datagrams.
+func (s PortSpace) Datagrams() bool { return s == PortSpaceUDP || s == PortSpaceIPoIB }
+
+// Limits are numbers of octets of private data.
+type Limits struct {
+	Request, Reply, Reject int
+}
 
 // Transport makes and ends connections. It reports through the methods of ID
 // and Manager that are marked "for transports".
@@ -143,6 +199,10 @@ type Transport interface {
 	Listen(l *Listener) (Acceptor, error)
 	// Connect begins a connection and gives it to id with ID.Attach.
 	Connect(id *ID, now frame.Time) error
+	// PrivateData is how much fits into the messages of a space.
+	PrivateData(space PortSpace) Limits
+	// Words are its names for events and reasons, borrowed.
+	Words() *Words
 }
 
 // Acceptor is the transport's side of a listener.
@@ -160,8 +220,8 @@ type Acceptor interface {
 type Conn interface {
 	// Accept answers the peer's request with yes.
 	Accept(now frame.Time) error
-	// SendRTR completes a connection whose MPAReply was reported.
-	SendRTR(now frame.Time)
+	// Establish completes a connection whose ConnectResponse was reported.
+	Establish(now frame.Time)
 	// Reject answers with private data, then closes.
 	Reject(private []byte, now frame.Time)
 	// Disconnect ends the connection: gracefully (queued sends first), or
@@ -179,7 +239,7 @@ type Manager struct {
 	gone      bool
 	vlan      uint16
 	log       Log
-	counted   [NumDeviceEvents]uint64
+	counted   map[DeviceEvent]uint64
 	opened    uint32     // listeners
 	ups       uint64     // connections
 	begun     frame.Time // see Begin
@@ -188,7 +248,9 @@ type Manager struct {
 }
 
 // New returns a manager whose events are dispatched by dev.
-func New(dev *verbs.Device) *Manager { return &Manager{dev: dev} }
+func New(dev *verbs.Device) *Manager {
+	return &Manager{dev: dev, counted: map[DeviceEvent]uint64{}}
+}
 
 // SetTransport binds the transport.
 func (m *Manager) SetTransport(t Transport) { m.transport = t }
@@ -212,6 +274,7 @@ func (m *Manager) Established() uint64 { return m.ups }
 type Listener struct {
 	m       *Manager
 	num     uint32
+	space   PortSpace
 	local   netip.AddrPort
 	backlog int
 	handler Handler
@@ -227,11 +290,17 @@ type Listener struct {
 // DefaultBacklog is the backlog of a listener that names none.
 const DefaultBacklog = 128
 
-// Listen opens a listener at local, whose address may be unspecified
-// (wildcard). backlog is the number of connections that may wait to be
-// accepted; 0 stands for DefaultBacklog. h is the handler of the requests and, until changed, of their
-// IDs.
+// Listen is ListenIn for the port space of TCP.
 func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) (*Listener, error) {
+	return m.ListenIn(PortSpaceTCP, local, backlog, h, ctx)
+}
+
+// ListenIn opens a listener at local, whose address may be unspecified
+// (wildcard). backlog is the number of connections that may wait to be
+// accepted; 0 stands for DefaultBacklog. h is the handler of the requests and,
+// until changed, of their IDs.
+func (m *Manager) ListenIn(space PortSpace, local netip.AddrPort, backlog int, h Handler, ctx any) (*Listener,
+	error) {
 	switch {
 	case m.transport == nil:
 		return nil, ErrNoTransport
@@ -243,7 +312,7 @@ func (m *Manager) Listen(local netip.AddrPort, backlog int, h Handler, ctx any) 
 	if backlog <= 0 {
 		backlog = DefaultBacklog
 	}
-	l := &Listener{m: m, local: local, backlog: backlog, handler: h, Context: ctx}
+	l := &Listener{m: m, space: space, local: local, backlog: backlog, handler: h, Context: ctx}
 	var err error
 	if l.acceptor, err = m.transport.Listen(l); err != nil {
 		return nil, fmt.Errorf("listen %v: %w", local, err)
@@ -263,11 +332,14 @@ func (l *Listener) Num() uint32 { return l.num }
 // Acceptor returns the transport's side of the listener.
 func (l *Listener) Acceptor() Acceptor { return l.acceptor }
 
+// Space is the listener's port space.
+func (l *Listener) Space() PortSpace { return l.space }
+
 // Local returns the listener's address.
 func (l *Listener) Local() netip.AddrPort { return l.local }
 
-// Backlog is the number of connections that may wait to be accepted: from TCP's
-// handshake on until Accept or Reject. While they are as many, others do not
+// Backlog is the number of connections that may wait to be accepted: from the
+// peer's first message on until Accept or Reject. While they are as many, others do not
 // get in; peers go on trying until their own timeout.
 func (l *Listener) Backlog() int { return l.backlog }
 

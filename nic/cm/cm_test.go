@@ -25,6 +25,17 @@ func (r *recorder) note(s string) error {
 
 func (r *recorder) Listen(*Listener) (Acceptor, error) { return (*acceptor)(r), r.note("listen") }
 
+// PrivateData implements Transport.
+func (r *recorder) PrivateData(PortSpace) Limits { return Limits{maxPrivate, maxPrivate, maxPrivate} }
+
+const maxPrivate = 508
+
+// Words implements Transport.
+func (r *recorder) Words() *Words {
+	return &Words{Events: []DeviceEvent{"ASKED", EvClose}, Request: "ASKED", Reply: "ANSWERED",
+		Refusal: Reason{Name: "NO", Errno: "ECONNREFUSED"}}
+}
+
 func (r *recorder) Connect(id *ID, _ frame.Time) error {
 	id.Attach(r)
 	return r.note("connect")
@@ -35,7 +46,7 @@ type acceptor recorder
 func (r *acceptor) Close()        { r.calls = append(r.calls, "unlisten") }
 func (r *acceptor) Pause(on bool) { r.calls = append(r.calls, fmt.Sprint("pause ", on)) }
 
-func (r *recorder) SendRTR(frame.Time)        { r.calls = append(r.calls, "send RTR") }
+func (r *recorder) Establish(frame.Time)      { r.calls = append(r.calls, "establish") }
 func (r *recorder) Accept(frame.Time) error   { return r.note("accept") }
 func (r *recorder) Reject([]byte, frame.Time) { _ = r.note("reject") }
 func (r *recorder) Disconnect(abortive bool, _ frame.Time) {
@@ -158,7 +169,8 @@ func TestEventOrder(t *testing.T) {
 		{"passive, orderly", Accepting, func(id *ID) { id.Complete(nil, 1, 2); id.Disconnecting(nil); id.Finish(nil) },
 			[]EventType{PassiveComplete, Disconnected, ClosedEvent}},
 		{"reset", Connected, func(id *ID) { id.up = true; id.Finish(boom) }, []EventType{Disconnected, ClosedEvent}},
-		{"disconnected once", Connected, func(id *ID) { id.up = true; id.Disconnecting(boom); id.Disconnecting(nil); id.Finish(nil) },
+		{"disconnected once", Connected,
+			func(id *ID) { id.up = true; id.Disconnecting(boom); id.Disconnecting(nil); id.Finish(nil) },
 			[]EventType{Disconnected, ClosedEvent}},
 		{"rejected", Connecting, func(id *ID) { id.Fail(Rejected, ErrRejected, nil); id.Finish(nil) },
 			[]EventType{Rejected, ClosedEvent}},
@@ -172,7 +184,12 @@ func TestEventOrder(t *testing.T) {
 			id.Fail(Failed, boom, nil)
 			id.Disconnecting(nil)
 		}, nil},
-		{"no completion after failure", Connecting, func(id *ID) { id.Fail(Failed, boom, nil); id.Complete(nil, 0, 0); id.Finish(nil) },
+		{"no completion after failure", Connecting, func(id *ID) {
+			id.Fail(Failed, boom, nil)
+			id.Complete(nil, 0,
+				0)
+			id.Finish(nil)
+		},
 			[]EventType{Failed, ClosedEvent}},
 	} {
 		f := newFixture(t)
@@ -223,7 +240,7 @@ func TestInvalidArguments(t *testing.T) {
 	id := f.m.NewID(f.handle, nil)
 	err1 := id.Connect(netip.AddrPort{}, Params{QP: f.qp}, 0)
 	err2 := id.Connect(remote, Params{}, 0)
-	err3 := id.Connect(remote, Params{QP: f.qp, PrivateData: make([]byte, MaxPrivateData+1)}, 0)
+	err3 := id.Connect(remote, Params{QP: f.qp, PrivateData: make([]byte, maxPrivate+1)}, 0)
 	_, err4 := f.m.Listen(netip.MustParseAddrPort("10.0.0.1:0"), 1, f.handle, nil)
 	_, err5 := f.m.Listen(remote, 1, nil, nil)
 	for i, err := range []error{err1, err2, err3, err4, err5} {

@@ -5,13 +5,13 @@
 // Events reach an ID's handler through the device's dispatch queue, in the
 // order of their occurrence and in order with completions:
 //
-//	active   [MPAReply,] ActiveComplete | Rejected | Refused | TimedOut | Unreachable | Failed
+//	active   [ConnectResponse,] ActiveComplete | Rejected | Refused | TimedOut | Unreachable | Failed
 //	passive  ConnectRequest, then PassiveComplete | Failed
 //	both     Disconnected (after a completion), Closed (always last)
 //
 // Pause and Remove add ListenPaused and DeviceRemoved. A Log keeps the latest
-// events under the names of the FastLinQ driver's iWARP interface, together
-// with the errors that end connections.
+// events under the names that the transport gives them (Words), together with the
+// errors that end connections.
 package cm
 
 import "errors"
@@ -25,6 +25,7 @@ var (
 	ErrRemoved     = errors.New("the NIC is being removed")
 	ErrNoResources = errors.New("no resources left for a connection")
 	ErrNoDevice    = errors.New("the interface offers no RDMA")
+	ErrAddrInUse   = errors.New("address in use")
 	ErrNoTransport = errors.New("connection manager has no transport")
 )
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
 )
 
@@ -21,7 +22,8 @@ type ID struct {
 	ord     uint16
 	peer    peerReads
 	passive bool
-	replied bool // MPAReply was sent, SendRTR is due
+	replied bool // ConnectResponse was sent, Establish is due
+	dgram   bool // in a datagram space
 	reason  Reason
 	up      bool // Connected was reached
 	dead    bool
@@ -71,7 +73,7 @@ type peerReads struct {
 }
 
 // PeerReads returns the IRD and ORD that the peer itself has stated, in its
-// request, reply or reject (RFC 6581 section 9.1); ok is false if it has not.
+// request, reply or reject; ok is false if it has not.
 // 0x3fff leaves a depth to the applications.
 func (id *ID) PeerReads() (ird, ord uint16, ok bool) {
 	return id.peer.ird, id.peer.ord, id.peer.told
@@ -82,7 +84,7 @@ func (id *ID) PeerReads() (ird, ord uint16, ok bool) {
 type Info struct {
 	IPVersion     int // 4 or 6
 	Local, Remote netip.AddrPort
-	VLAN          uint16 // 0: untagged
+	VLAN          uint16 // of its local address; 0: untagged
 	IRD, ORD      uint16
 	PrivateData   []byte // of this side, borrowed
 }
@@ -93,7 +95,11 @@ func (id *ID) Info() Info {
 	if id.remote.Addr().Unmap().Is4() {
 		v = 4
 	}
-	return Info{IPVersion: v, Local: id.local, Remote: id.remote, VLAN: id.m.vlan, IRD: id.ird, ORD: id.ord,
+	vlan := id.m.vlan
+	if f, ok := id.conn.(FabricConn); ok { // each entry of the GID table has its own
+		vlan = id.m.dev.GIDEntry(int(f.Peer().Path.SGIDIndex)).VLAN
+	}
+	return Info{IPVersion: v, Local: id.local, Remote: id.remote, VLAN: vlan, IRD: id.ird, ORD: id.ord,
 		PrivateData: id.params.PrivateData}
 }
 
@@ -104,25 +110,30 @@ func (id *ID) wrap(what string, err error) error {
 	return fmt.Errorf("%s id %d (%v): %w", what, id.num, id.state, err)
 }
 
-func (p *Params) check(m *Manager) error {
+func (p *Params) check(m *Manager, passive bool) error {
 	switch {
 	case m.transport == nil:
 		return ErrNoTransport
 	case m.gone:
 		return ErrRemoved
-	case p.QP == nil:
+	}
+	limit := m.transport.PrivateData(p.Space).Request
+	if passive {
+		limit = m.transport.PrivateData(p.Space).Reply
+	}
+	switch {
+	case p.QP == nil && !(p.Space.Datagrams() && !passive):
 		return fmt.Errorf("no QP: %w", ErrInvalid)
-	case p.QP.State() != verbs.Init && p.QP.State() != verbs.Reset:
+	case p.QP != nil && !p.OwnerMoves && p.QP.State() != verbs.Init && p.QP.State() != verbs.Reset:
 		return fmt.Errorf("QP %d is in state %v: %w", p.QP.Num(), p.QP.State(), ErrInvalid)
-	case len(p.PrivateData) > MaxPrivateData:
-		return fmt.Errorf("%d octets of private data, limit %d: %w",
-			len(p.PrivateData), MaxPrivateData, ErrInvalid)
+	case len(p.PrivateData) > limit:
+		return fmt.Errorf("%d octets of private data, limit %d: %w", len(p.PrivateData), limit, ErrInvalid)
 	case p.IRD != NoReads && int(p.IRD) > m.dev.Limits().MaxIRD:
 		return fmt.Errorf("IRD %d, limit %d: %w", p.IRD, m.dev.Limits().MaxIRD, ErrInvalid)
 	case p.ORD != NoReads && int(p.ORD) > m.dev.Limits().MaxORD:
 		return fmt.Errorf("ORD %d, limit %d: %w", p.ORD, m.dev.Limits().MaxORD, ErrInvalid)
 	}
-	if p.QP.State() == verbs.Reset {
+	if p.QP != nil && p.QP.State() == verbs.Reset && !p.OwnerMoves {
 		return p.QP.Modify(verbs.Init)
 	}
 	return nil
@@ -136,9 +147,10 @@ func (id *ID) Connect(remote netip.AddrPort, p Params, now frame.Time) error {
 	if !remote.Addr().IsValid() || remote.Port() == 0 {
 		return id.wrap("connect", fmt.Errorf("remote address %v: %w", remote, ErrInvalid))
 	}
-	if err := p.check(id.m); err != nil {
+	if err := p.check(id.m, false); err != nil {
 		return id.wrap("connect", err)
 	}
+	id.dgram = p.Space.Datagrams()
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
 	id.params, id.local, id.remote = p, p.Local, remote
 	if err := id.m.transport.Connect(id, now); err != nil {
@@ -154,7 +166,8 @@ func (id *ID) Accept(p Params, now frame.Time) error {
 	if id.state != Requested {
 		return id.wrap("accept", ErrState)
 	}
-	if err := p.check(id.m); err != nil {
+	p.Space = id.params.Space
+	if err := p.check(id.m, true); err != nil {
 		return id.wrap("accept", err)
 	}
 	p.PrivateData = append([]byte(nil), p.PrivateData...)
@@ -174,11 +187,11 @@ func (id *ID) Reject(private []byte, now frame.Time) error {
 	if id.state != Requested {
 		return id.wrap("reject", ErrState)
 	}
-	if len(private) > MaxPrivateData {
-		return id.wrap("reject", fmt.Errorf("%d octets of private data: %w", len(private), ErrInvalid))
+	if limit := id.m.transport.PrivateData(id.params.Space).Reject; len(private) > limit {
+		return id.wrap("reject", fmt.Errorf("%d octets of private data, limit %d: %w", len(private), limit, ErrInvalid))
 	}
 	id.move(Closing)
-	id.m.Note(EvPassiveComplete, id, nil, MPAReject, nil)
+	id.m.Note(EvPassiveComplete, id, nil, id.m.transport.Words().Refusal, nil)
 	if id.conn == nil {
 		return ErrClosing
 	}
@@ -244,11 +257,42 @@ func (id *ID) Conn() Conn { return id.conn }
 // taken, ird and ord are the limits that follow from the peer's.
 func (m *Manager) Request(l *Listener, c Conn, local, remote netip.AddrPort, private []byte, ird, ord uint16) *ID {
 	id := m.NewID(l.handler, l.Context)
-	id.state, id.passive, id.conn = Requested, true, c
+	id.state, id.passive, id.conn, id.params.Space, id.dgram = Requested, true, c, l.space, l.space.Datagrams()
 	id.local, id.remote, id.ird, id.ord = local, remote, ird, ord
-	id.emit(Event{Type: ConnectRequest, Listener: l, PrivateData: private, IRD: ird, ORD: ord})
+	id.emit(Event{Type: ConnectRequest, Listener: l, PrivateData: private, IRD: ird, ORD: ord, Peer: peerOf(c)})
 	return id
 }
+
+// FabricConn is a Conn of a transport that is a verbs.Fabric.
+type FabricConn interface {
+	Conn
+	// QPAttr are the attributes that move the queue pair to state to, RTR or
+	// RTS, and which of them count.
+	QPAttr(to verbs.State) (qpattr.Attr, qpattr.Mask, error)
+	// Peer is what is known of the peer.
+	Peer() Peer
+}
+
+func peerOf(c Conn) (p Peer) {
+	if f, ok := c.(FabricConn); ok {
+		return f.Peer()
+	}
+	return p
+}
+
+// QPAttr are the attributes that move the queue pair to state to, RTR or RTS,
+// and which of them count: known from ConnectRequest or ConnectResponse on.
+// ErrState before, and if the connection manager makes the moves.
+func (id *ID) QPAttr(to verbs.State) (qpattr.Attr, qpattr.Mask, error) {
+	if f, ok := id.conn.(FabricConn); ok {
+		return f.QPAttr(to)
+	}
+	return qpattr.Attr{}, 0, id.wrap("attributes", ErrState)
+}
+
+// Datagrams tells whether the ID is of a datagram space: it has no connection,
+// only what was learned of the peer.
+func (id *ID) Datagrams() bool { return id.dgram }
 
 // SetLocal records the address chosen for Connect, for transports.
 func (id *ID) SetLocal(local netip.AddrPort) { id.local = local }
@@ -267,28 +311,28 @@ func (id *ID) Complete(private []byte, ird, ord uint16) {
 	}
 	id.up, id.ird, id.ord = true, ird, ord
 	id.m.ups++
-	id.emit(Event{Type: typ, PrivateData: private, IRD: ird, ORD: ord})
+	id.emit(Event{Type: typ, PrivateData: private, IRD: ird, ORD: ord, Peer: peerOf(id.conn)})
 }
 
-// Replied reports, for transports, that the peer has accepted and SendRTR is
-// awaited.
+// Replied reports, for transports, that the peer has accepted and Establish
+// is awaited.
 func (id *ID) Replied(private []byte, ird, ord uint16) {
 	if id.state != Connecting || id.replied {
 		return
 	}
 	id.replied, id.ird, id.ord = true, ird, ord
-	id.emit(Event{Type: MPAReply, PrivateData: private, IRD: ird, ORD: ord})
+	id.emit(Event{Type: ConnectResponse, PrivateData: private, IRD: ird, ORD: ord, Peer: peerOf(id.conn)})
 }
 
-// SendRTR says that the application is ready: see Params.ManualRTR. It is
-// allowed once, after MPAReply. ActiveComplete follows.
-func (id *ID) SendRTR(now frame.Time) error {
+// Establish says that the application is ready: see Params.ManualEstablish. It
+// is allowed once, after ConnectResponse. ActiveComplete follows.
+func (id *ID) Establish(now frame.Time) error {
 	if id.state != Connecting || !id.replied {
-		return id.wrap("send RTR", ErrState)
+		return id.wrap("establish", ErrState)
 	}
 	id.replied = false
 	if id.conn != nil {
-		id.conn.SendRTR(now)
+		id.conn.Establish(now)
 	}
 	return nil
 }
@@ -296,7 +340,7 @@ func (id *ID) SendRTR(now frame.Time) error {
 // SetReason records, for transports, why the connection fails or ends; the
 // first one counts.
 func (id *ID) SetReason(r Reason) {
-	if id.reason == NoReason {
+	if id.reason == (Reason{}) {
 		id.reason = r
 	}
 }
@@ -307,8 +351,14 @@ func (id *ID) Reason() Reason { return id.reason }
 // Fail reports, for transports, that set-up failed: typ is Rejected, Refused,
 // TimedOut, Unreachable or Failed. Closed follows by Finish.
 func (id *ID) Fail(typ EventType, err error, private []byte) {
+	id.FailWith(Event{Type: typ, Err: err, PrivateData: private})
+}
+
+// FailWith is Fail with an event that has a Code, too.
+func (id *ID) FailWith(ev Event) {
 	if !id.up && id.move(Closing) {
-		id.emit(Event{Type: typ, Err: err, PrivateData: private, Reason: id.reason})
+		ev.Reason = id.reason
+		id.emit(ev)
 	}
 }
 

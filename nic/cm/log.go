@@ -9,40 +9,37 @@ import (
 	"tapir/wire/frame"
 )
 
-// DeviceEvent names an event as the FastLinQ driver's iWARP interface does.
-type DeviceEvent uint8
+// DeviceEvent is an event of the log by its name, such as PASSIVE_COMPLETE.
+type DeviceEvent string
 
+// The events of every transport. Others are a transport's own: see Words.
 const (
-	EvMPARequest DeviceEvent = iota
-	EvPassiveComplete
-	EvListenPauseComp
-	EvActiveMPAReply
-	EvActiveComplete
-	EvDisconnect
-	EvClose
-	EvIRQFull
-	EvRQEmpty
-	EvLLPTimeout
-	EvRemoteProtectionError
-	EvCQOverflow
-	EvQPCatastrophic
-	EvLocalAccessError
-	EvRemoteOperationError
-	EvTerminateReceived
-	EvSRQLimit
-	EvSRQEmpty
-	EvDeviceRemoval
-	NumDeviceEvents
+	EvPassiveComplete DeviceEvent = "PASSIVE_COMPLETE"
+	EvListenPauseComp DeviceEvent = "LISTEN_PAUSE_COMP"
+	EvActiveComplete  DeviceEvent = "ACTIVE_COMPLETE"
+	EvDisconnect      DeviceEvent = "DISCONNECT"
+	EvClose           DeviceEvent = "CLOSE"
+	EvSRQLimit        DeviceEvent = "SRQ_LIMIT"
+	EvDeviceRemoval   DeviceEvent = "DEVICE_REMOVAL"
 )
 
-var deviceEventNames = [NumDeviceEvents]string{
-	"MPA_REQUEST", "PASSIVE_COMPLETE", "LISTEN_PAUSE_COMP", "ACTIVE_MPA_REPLY", "ACTIVE_COMPLETE",
-	"DISCONNECT", "CLOSE", "IRQ_FULL", "RQ_EMPTY", "LLP_TIMEOUT", "REMOTE_PROTECTION_ERROR",
-	"CQ_OVERFLOW", "QP_CATASTROPHIC", "LOCAL_ACCESS_ERROR", "REMOTE_OPERATION_ERROR",
-	"TERMINATE_RECEIVED", "SRQ_LIMIT", "SRQ_EMPTY", "DEVICE_REMOVAL",
+// Words are what a transport calls what happens to its connections.
+type Words struct {
+	// Events are all that its log may hold, in the order in which they are shown.
+	Events []DeviceEvent
+	// Request and Reply are ConnectRequest and ConnectResponse.
+	Request, Reply DeviceEvent
+	// Refusal is the reason of a request that the application here refuses.
+	Refusal Reason
 }
 
-func (e DeviceEvent) String() string { return deviceEventNames[e] }
+// Events are those that the log may hold, in the order in which they are shown.
+func (m *Manager) Events() []DeviceEvent {
+	if m.transport == nil {
+		return nil
+	}
+	return m.transport.Words().Events
+}
 
 // Entry is one event in a manager's log.
 type Entry struct {
@@ -51,7 +48,7 @@ type Entry struct {
 	Event  DeviceEvent
 	ID     uint32 // of the connection; 0: none
 	QP     uint32 // 0: none
-	State  string // iWARP state of the QP behind the event
+	State  string // of the QP behind the event, as its transport calls it
 	Local  netip.AddrPort
 	Remote netip.AddrPort
 	Reason Reason
@@ -89,7 +86,7 @@ func (m *Manager) Note(ev DeviceEvent, id *ID, qp *verbs.QP, why Reason, err err
 		e = id.entry(ev, why, err)
 		qp = cmp.Or(qp, id.params.QP)
 	}
-	m.note(e.of(qp))
+	m.note(m.of(e, qp))
 }
 
 // entry is an event of the connection.
@@ -99,9 +96,12 @@ func (id *ID) entry(ev DeviceEvent, why Reason, err error) Entry {
 }
 
 // of is e as an event of qp, which may be nil.
-func (e Entry) of(qp *verbs.QP) Entry {
+func (m *Manager) of(e Entry, qp *verbs.QP) Entry {
 	if qp != nil {
 		e.QP, e.State = qp.Num(), qp.State().IWARP()
+		if m.dev.Fabric() {
+			e.State = qp.State().String()
+		}
 	}
 	return e
 }
@@ -115,28 +115,28 @@ func (m *Manager) note(e Entry) {
 	}
 }
 
-// logged adds ev to the log under the name that the driver's interface gives
-// it.
+// logged adds ev to the log under the name that the transport gives it.
 func (id *ID) logged(ev *Event) {
 	if ev.Type == DeviceRemoved {
-		id.m.Note(EvDeviceRemoval, id, nil, NoReason, nil)
+		id.m.Note(EvDeviceRemoval, id, nil, Reason{}, nil)
 		return
 	}
 	e := id.entry(id.deviceEvent(ev.Type), ev.Reason, ev.Err)
 	e.IRD, e.ORD, e.PrivateLen = ev.IRD, ev.ORD, len(ev.PrivateData)
-	id.m.note(e.of(id.params.QP))
-}
-
-// deviceEvents are the names of events that tell nothing of the side.
-var deviceEvents = map[EventType]DeviceEvent{
-	ConnectRequest: EvMPARequest, MPAReply: EvActiveMPAReply, Disconnected: EvDisconnect, ClosedEvent: EvClose,
+	id.m.note(id.m.of(e, id.params.QP))
 }
 
 func (id *ID) deviceEvent(t EventType) DeviceEvent {
-	if ev, ok := deviceEvents[t]; ok {
-		return ev
-	}
-	if id.passive {
+	switch {
+	case t == ConnectRequest:
+		return id.m.transport.Words().Request
+	case t == ConnectResponse:
+		return id.m.transport.Words().Reply
+	case t == Disconnected:
+		return EvDisconnect
+	case t == ClosedEvent:
+		return EvClose
+	case id.passive:
 		return EvPassiveComplete
 	}
 	return EvActiveComplete

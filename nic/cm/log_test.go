@@ -2,6 +2,7 @@ package cm
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,10 +22,11 @@ func TestLogKeepsTheLatest(t *testing.T) {
 	for range 3*logEntries + 7 {
 		now++
 		f.m.Begin(now)
-		f.m.Note(EvRQEmpty, nil, f.qp, RQEmpty, nil)
+		f.m.Note(EvSRQLimit, nil, f.qp, Reason{}, nil)
 	}
 	all := f.m.Log().Since(0)
-	if len(all) != logEntries || all[0].Seq != 2*logEntries+7 || watched != 3*logEntries+6 || all[0].QP != 1 || all[0].State != "IDLE" {
+	if len(all) != logEntries || all[0].Seq != 2*logEntries+7 || watched != 3*logEntries+6 || all[0].QP != 1 ||
+		all[0].State != "IDLE" {
 		t.Fatalf("%d entries from %d, watched %d, %+v", len(all), all[0].Seq, watched, all[0])
 	}
 	for i, e := range all {
@@ -41,22 +43,6 @@ func TestLogKeepsTheLatest(t *testing.T) {
 }
 
 func TestNamesAreComplete(t *testing.T) {
-	seen := map[string]bool{}
-	for e := range NumDeviceEvents {
-		name := e.String()
-		if name == "" || name != strings.ToUpper(name) || seen[name] {
-			t.Errorf("event %d is called %q", e, name)
-		}
-		seen[name] = true
-	}
-	for r := NoReason; r < numReasons; r++ {
-		if (r.String() == "") != (r < ConnectInvalidPacket) {
-			t.Errorf("reason %d is called %q", r, r)
-		}
-	}
-	if ConnectInvalidPacket != 6 || TerminateReceived != 31 {
-		t.Errorf("the firmware's codes run from 6 to 31, not %d to %d", ConnectInvalidPacket, TerminateReceived)
-	}
 	for typ := ConnectRequest; typ <= DeviceRemoved; typ++ {
 		if strings.HasPrefix(typ.String(), "event ") {
 			t.Errorf("event %d has no name", typ)
@@ -64,16 +50,26 @@ func TestNamesAreComplete(t *testing.T) {
 	}
 }
 
-func TestStatus(t *testing.T) {
-	for r, want := range map[Reason]string{
-		NoReason: "0", GoodClose: "0", TCPTimeout: "EBUSY", MPATimeout: "EBUSY", TCPReset: "ECONNRESET", MPAReset: "ECONNRESET",
-		MPAReject: "ECONNREFUSED", MPAFin: "ECONNREFUSED", MPANotSupportedVer: "ECONNREFUSED", MPARTRMismatch: "ECONNREFUSED",
-		MPAInsufficientIRD: "ECONNREFUSED", MPAInvalidPacket: "ECONNREFUSED", LocalError: "ECONNREFUSED", MPATerminate: "ECONNREFUSED",
-		BadClose: "ECONNRESET", LLPReset: "ECONNRESET", LLPTimeout: "ECONNRESET", TerminateReceived: "ECONNRESET",
-	} {
-		if got := r.Status(); got != want {
-			t.Errorf("%v: %s, want %s", r, got, want)
-		}
+// TestWords: the log has the transport's words for a request and a refusal by the application.
+func TestWords(t *testing.T) {
+	f := newFixture(t)
+	l, err := f.m.Listen(netip.MustParseAddrPort("0.0.0.0:7471"), 1, f.handle, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := f.m.Request(l, f.tr, l.Local(), remote, nil, 0, 0)
+	if err := id.Reject(nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	id.SetReason(Reason{Name: "GONE", Errno: "ECONNRESET"})
+	id.Finish(nil)
+	var got []string
+	for _, e := range f.m.Log().Since(0) {
+		got = append(got, fmt.Sprint(e.Event, e.Reason, e.Reason.Status()))
+	}
+	want := []string{"ASKED0", "PASSIVE_COMPLETENOECONNREFUSED", "CLOSEGONEECONNRESET"}
+	if !slices.Equal(got, want) || f.m.Counted("ASKED") != 1 || len(f.m.Events()) != 2 {
+		t.Errorf("%q, events %v", got, f.m.Events())
 	}
 }
 
@@ -95,7 +91,8 @@ func TestPauseAndRemove(t *testing.T) {
 	if want := []EventType{ListenPaused, DeviceRemoved, DeviceRemoved, DeviceRemoved}; !slices.Equal(f.events, want) {
 		t.Errorf("events %v", f.events)
 	}
-	if want := []string{"listen", "pause true", "pause false", "connect", "unlisten", "abort"}; !slices.Equal(f.tr.calls, want) {
+	if want := []string{"listen", "pause true", "pause false", "connect", "unlisten", "abort"}; !slices.Equal(f.tr.calls,
+		want) {
 		t.Errorf("calls %v", f.tr.calls)
 	}
 	_, lerr := f.m.Listen(l.Local(), 1, f.handle, nil)
@@ -119,7 +116,8 @@ func TestInfo(t *testing.T) {
 	id.SetLocal(netip.MustParseAddrPort("10.0.0.1:49152"))
 	id.Complete(nil, 3, 4)
 	i := id.Info()
-	if i.IPVersion != 4 || i.Remote != remote || i.Local.Port() != 49152 || i.VLAN != 7 || i.IRD != 3 || i.ORD != 4 || string(i.PrivateData) != "hi" {
+	if i.IPVersion != 4 || i.Remote != remote || i.Local.Port() != 49152 || i.VLAN != 7 || i.IRD != 3 || i.ORD != 4 ||
+		string(i.PrivateData) != "hi" {
 		t.Errorf("%+v", i)
 	}
 	id.remote = netip.MustParseAddrPort("[fd00::2]:1")

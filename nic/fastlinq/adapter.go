@@ -14,6 +14,7 @@ import (
 	"tapir/nic/fastlinq/settings"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/hardware"
+	"tapir/nic/verbs"
 )
 
 // Adapter is a FastLinQ device: a chip with one management firmware, and the drivers
@@ -190,7 +191,7 @@ func (a *Adapter) at(path, pf int) *Device {
 func (a *Adapter) wire(c *ecore.Chip, path int) {
 	for engine, e := range c.Engines {
 		execute := func(pf int, el spq.Element) (uint8, uint64) { return a.at(path, pf).driver.execute(engine, el) }
-		for _, p := range []ecore.Protocol{cxt.Eth, cxt.Common, cxt.IWARP, cxt.Core} {
+		for _, p := range []ecore.Protocol{cxt.Eth, cxt.Common, cxt.IWARP, cxt.RoCE, cxt.Core} {
 			e.Handle(p, execute)
 		}
 		e.Overflow = func(pf int) {
@@ -206,7 +207,7 @@ func (d driver) execute(engine int, el spq.Element) (uint8, uint64) {
 	switch el.Protocol {
 	case cxt.Eth:
 		return d.ethernetRamrods(engine, el)
-	case cxt.IWARP:
+	case cxt.IWARP, cxt.RoCE:
 		return d.contexts.execute(el)
 	case cxt.Core:
 		return d.light.execute(el)
@@ -236,7 +237,7 @@ func (a *Adapter) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	}
 	d.path, d.pf = a.cfg.path(fn), a.cfg.pf(fn)
 	cnqs := 0
-	if d.cfg.RDMA {
+	if d.cfg.RDMA != verbs.Ethernet {
 		cnqs = len(d.verbs.Notifications())
 	}
 	if err := cmp.Or(a.cfg.Fits(fn, d.cfg.Queues, cnqs), a.checkPort(d, &d.cfg)); err != nil {

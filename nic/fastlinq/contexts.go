@@ -26,7 +26,7 @@ type contexts struct {
 	cids   []int // of queue pairs, and ids of shared receive queues, whose end the
 	srqs   []int // firmware has not confirmed: until the next load nobody gets them
 	raised []raised
-	events [rdma.NumEvents]uint64
+	events [rdma.NumRoCEEvents]uint64
 }
 
 // raised is an event on its way through the event queue, and what it is about.
@@ -45,6 +45,9 @@ func (c *contexts) compose() {
 
 // execute is the firmware of RDMA.
 func (c *contexts) execute(el spq.Element) (uint8, uint64) {
+	if el.Protocol == cxt.RoCE {
+		return c.fw.ExecuteRoCE(rdma.RoCECommand(el.Cmd), el.CID, el.Data)
+	}
 	return c.fw.Execute(rdma.Command(el.Cmd), el.CID, el.Data)
 }
 
@@ -54,20 +57,20 @@ func (c *contexts) manager() *cxt.Manager { return c.lead().Contexts() }
 // that exists.
 func (c *contexts) start() error {
 	c.waiting.on = false
-	if !c.d.cfg.RDMA {
+	if c.d.cfg.RDMA == verbs.Ethernet {
 		return nil
 	}
-	if err := c.lead().RegisterAsync(cxt.IWARP, c.heard); err != nil {
+	if err := c.lead().RegisterAsync(c.protocol(), c.heard); err != nil {
 		return err
 	}
 	if cnqs, share := len(c.d.verbs.Notifications()), c.lead().Share(ecore.CNQRAM).Num; cnqs > share {
 		return status.NoResources.Errorf("%d completion notification queues: the function's share is %d", cnqs, share)
 	}
-	if _, err := c.post(c.lead().SlowpathCID(), rdma.FuncInit, nil); err != nil {
+	if _, err := c.post(c.lead().SlowpathCID(), uint8(rdma.FuncInit), nil); err != nil {
 		return err
 	}
 	c.on = true
-	tasks, _ := c.manager().Tasks(cxt.IWARP)
+	tasks, _ := c.manager().Tasks(c.protocol())
 	c.d.verbs.LimitTasks(tasks)
 	return c.d.verbs.TakeContexts()
 }
@@ -78,7 +81,7 @@ func (c *contexts) stop() {
 		return
 	}
 	c.d.verbs.DropContexts()
-	_, err := c.post(c.lead().SlowpathCID(), rdma.FuncClose, nil)
+	_, err := c.post(c.lead().SlowpathCID(), uint8(rdma.FuncClose), nil)
 	c.d.management.note(err)
 	c.on = false
 	for _, cid := range c.cids {
@@ -88,7 +91,7 @@ func (c *contexts) stop() {
 		c.d.management.note(c.manager().ReleaseSRQ(id))
 	}
 	c.cids, c.srqs = nil, nil
-	c.lead().UnregisterAsync(cxt.IWARP)
+	c.lead().UnregisterAsync(c.protocol())
 	for _, r := range c.raised { // the event queue goes
 		c.d.verbs.Deliver(r.ev)
 	}
@@ -96,13 +99,13 @@ func (c *contexts) stop() {
 }
 
 // send posts a ramrod of RDMA; done, which may come later, gets what has become of it.
-func (c *contexts) send(cid int, cmd rdma.Command, data any, done func(r uint64, err error)) {
-	c.ramrods.send(spq.Request{CID: cid, Cmd: uint8(cmd), Protocol: cxt.IWARP, Data: data}, cmd, done)
+func (c *contexts) send(cid int, cmd uint8, data any, done func(r uint64, err error)) {
+	c.ramrods.send(spq.Request{CID: cid, Cmd: cmd, Protocol: c.protocol(), Data: data}, c.command(cmd), done)
 }
 
 // post sends one and expects it to be answered at once.
-func (c *contexts) post(cid int, cmd rdma.Command, data any) (r uint64, err error) {
-	r, err = c.ramrods.post(spq.Request{CID: cid, Cmd: uint8(cmd), Protocol: cxt.IWARP, Data: data}, cmd)
+func (c *contexts) post(cid int, cmd uint8, data any) (r uint64, err error) {
+	r, err = c.ramrods.post(spq.Request{CID: cid, Cmd: cmd, Protocol: c.protocol(), Data: data}, c.command(cmd))
 	if err != nil {
 		err = fmt.Errorf("%w: %w", verbs.ErrFirmware, err)
 	}
@@ -119,21 +122,16 @@ func (c *contexts) CreateQP(q *verbs.QP) (int, error) {
 	if !c.on {
 		return verbs.NoCID, nil
 	}
-	m := c.manager()
-	cid, err := m.Acquire(cxt.IWARP)
-	if err != nil {
-		return verbs.NoCID, noResources(err)
-	}
-	if _, err := m.CIDInfo(cid); err != nil {
-		c.d.management.note(m.Release(cid))
-		return verbs.NoCID, noResources(err)
+	cid, err := c.acquire()
+	if err != nil || c.roce() {
+		return cid, err
 	}
 	cfg := q.Config()
 	p := &rdma.QP{Handle: q.Num(), PD: q.PD().Num(), SendCQ: cfg.SendCQ.Num(), RecvCQ: cfg.RecvCQ.Num()}
 	if cfg.SRQ != nil {
 		p.SRQ = cfg.SRQ.Num()
 	}
-	if _, err := c.post(cid, rdma.CreateQP, p); err != nil {
+	if _, err := c.post(cid, uint8(rdma.CreateQP), p); err != nil {
 		c.releaseCID(cid, err)
 		return verbs.NoCID, err
 	}
@@ -152,10 +150,10 @@ func (c *contexts) releaseCID(cid int, err error) {
 
 // OffloadQP implements verbs.Contexts.
 func (c *contexts) OffloadQP(q *verbs.QP) error {
-	if q.CID() == verbs.NoCID {
+	if q.CID() == verbs.NoCID || c.roce() {
 		return nil
 	}
-	_, err := c.post(q.CID(), rdma.MPAOffload, nil)
+	_, err := c.post(q.CID(), uint8(rdma.MPAOffload), nil)
 	return err
 }
 
@@ -168,7 +166,11 @@ func (c *contexts) ModifyQP(q *verbs.QP, to verbs.State, failed func(error)) {
 	if q.CID() == verbs.NoCID {
 		return
 	}
-	c.send(q.CID(), rdma.ModifyQP, states[to], func(_ uint64, err error) {
+	if c.roce() {
+		c.modifyRoCE(q, to, failed)
+		return
+	}
+	c.send(q.CID(), uint8(rdma.ModifyQP), states[to], func(_ uint64, err error) {
 		if err != nil {
 			failed(fmt.Errorf("%w: %w", verbs.ErrFirmware, err))
 		}
@@ -177,7 +179,11 @@ func (c *contexts) ModifyQP(q *verbs.QP, to verbs.State, failed func(error)) {
 
 // MovedQP implements verbs.Contexts.
 func (c *contexts) MovedQP(q *verbs.QP) {
-	if q.CID() != verbs.NoCID {
+	switch {
+	case q.CID() == verbs.NoCID:
+	case c.roce():
+		c.movedRoCE(q)
+	default:
 		c.fw.Moved(q.CID(), states[q.State()])
 	}
 }
@@ -187,7 +193,10 @@ func (c *contexts) QueryQP(q *verbs.QP) (verbs.State, error) {
 	if q.CID() == verbs.NoCID {
 		return q.State(), nil
 	}
-	r, err := c.post(q.CID(), rdma.QueryQP, nil)
+	if c.roce() {
+		return c.queryRoCE(q)
+	}
+	r, err := c.post(q.CID(), uint8(rdma.QueryQP), nil)
 	if is := rdma.State(r); err == nil && is != states[q.State()] {
 		return verbs.State(slices.Index(states[:], is)), nil
 	}
@@ -200,10 +209,14 @@ func (c *contexts) DestroyQP(q *verbs.QP) {
 	if q.CID() == verbs.NoCID {
 		return
 	}
+	if c.roce() {
+		c.destroyRoCE(q)
+		return
+	}
 	if s := states[q.State()]; s != rdma.Idle && s != rdma.Error {
 		c.ModifyQP(q, verbs.Err, c.d.management.note)
 	}
-	_, err := c.post(q.CID(), rdma.DestroyQP, nil)
+	_, err := c.post(q.CID(), uint8(rdma.DestroyQP), nil)
 	c.d.management.note(err)
 	c.releaseCID(q.CID(), err)
 }
@@ -217,7 +230,8 @@ func (c *contexts) CreateSRQ(s *verbs.SRQ) (int, error) {
 	if err != nil {
 		return verbs.NoCID, noResources(err)
 	}
-	if _, err = c.post(c.lead().SlowpathCID(), rdma.CreateSRQ, &rdma.SRQ{ID: uint32(id), Handle: s.Num()}); err != nil {
+	srq := &rdma.SRQ{ID: uint32(id), Handle: s.Num()}
+	if _, err = c.post(c.lead().SlowpathCID(), uint8(rdma.CreateSRQ), srq); err != nil {
 		c.releaseSRQ(id, err)
 		return verbs.NoCID, err
 	}
@@ -237,7 +251,7 @@ func (c *contexts) ModifySRQ(s *verbs.SRQ, limit int) error {
 	if s.ID() == verbs.NoCID {
 		return nil
 	}
-	_, err := c.post(c.lead().SlowpathCID(), rdma.ModifySRQ, &rdma.SRQ{ID: uint32(s.ID()), Handle: s.Num(),
+	_, err := c.post(c.lead().SlowpathCID(), uint8(rdma.ModifySRQ), &rdma.SRQ{ID: uint32(s.ID()), Handle: s.Num(),
 		Limit: uint32(limit)})
 	return err
 }
@@ -247,7 +261,7 @@ func (c *contexts) DestroySRQ(s *verbs.SRQ) {
 	if s.ID() == verbs.NoCID {
 		return
 	}
-	_, err := c.post(c.lead().SlowpathCID(), rdma.DestroySRQ, &rdma.SRQ{ID: uint32(s.ID())})
+	_, err := c.post(c.lead().SlowpathCID(), uint8(rdma.DestroySRQ), &rdma.SRQ{ID: uint32(s.ID())})
 	c.d.management.note(err)
 	c.releaseSRQ(s.ID(), err)
 }
@@ -263,7 +277,22 @@ func (c *contexts) Raise(ev verbs.AsyncEvent) bool {
 	if !c.on {
 		return false
 	}
-	e := spq.Event{Protocol: cxt.IWARP, VF: spq.NoVF, Async: true}
+	event := c.iwarpEvent
+	if c.roce() {
+		event = c.roceEvent
+	}
+	e, ok := event(ev)
+	if !ok || c.d.core.chip.Engines[0].Async(c.d.pf, e) != nil {
+		return false
+	}
+	c.raised = append(c.raised, raised{e, ev})
+	c.work(c.d.now())
+	return true
+}
+
+// iwarpEvent is an event as the firmware of iWARP tells of it; false: it cannot.
+func (c *contexts) iwarpEvent(ev verbs.AsyncEvent) (e spq.Event, ok bool) {
+	e = spq.Event{Protocol: cxt.IWARP, VF: spq.NoVF, Async: true}
 	switch code, exception := exceptions[ev.Type]; {
 	case exception && ev.QP.CID() != verbs.NoCID:
 		e.Opcode, e.Code, e.Data = uint8(rdma.Exception), code, uint64(ev.QP.Num())
@@ -274,14 +303,9 @@ func (c *contexts) Raise(ev verbs.AsyncEvent) bool {
 	case ev.Type == verbs.EventSRQLimit && c.fw.Limit(ev.SRQ.ID()):
 		e.Opcode, e.Data = uint8(rdma.SRQLimit), uint64(ev.SRQ.Num())
 	default:
-		return false
+		return e, false
 	}
-	if err := c.d.core.chip.Engines[0].Async(c.d.pf, e); err != nil {
-		return false
-	}
-	c.raised = append(c.raised, raised{e, ev})
-	c.work(c.d.now())
-	return true
+	return e, true
 }
 
 // heard takes an event out of the event queue. Those before it that are still
@@ -289,7 +313,7 @@ func (c *contexts) Raise(ev verbs.AsyncEvent) bool {
 func (c *contexts) heard(e spq.Event, _ frame.Time) error {
 	i := slices.IndexFunc(c.raised, func(r raised) bool { return r.eq == e })
 	if i < 0 {
-		return status.NoEnt.Errorf("event %v about %d: there is no such object", rdma.Event(e.Opcode), e.Data)
+		return status.NoEnt.Errorf("event %v about %d: there is no such object", c.event(e.Opcode), e.Data)
 	}
 	ev := c.raised[i].ev
 	c.raised = slices.Delete(c.raised, 0, i+1)
@@ -302,7 +326,7 @@ func (c *contexts) heard(e spq.Event, _ frame.Time) error {
 func (c *contexts) rows() (rows []view.DeviceRow) {
 	for e, n := range c.events {
 		if n > 0 {
-			rows = append(rows, countRow("async_event", fmt.Sprintf("%v %v", cxt.IWARP, rdma.Event(e)), n))
+			rows = append(rows, countRow("async_event", fmt.Sprintf("%v %v", c.protocol(), c.event(uint8(e))), n))
 		}
 	}
 	return rows

@@ -19,6 +19,7 @@ import (
 	"tapir/nic/hardware"
 	"tapir/nic/msglog"
 	"tapir/nic/param"
+	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/frame"
 )
@@ -57,7 +58,7 @@ func (d driver) composeCore() error {
 	var interrupts []ecore.Interrupts
 	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
 		mailboxes = append(mailboxes, &coreMFW{mcp: m, eSwitch: d.eSwitch, port: d.port / d.adapter.cfg.Mode.paths(),
-			caps: ecore.CapEth | ecore.CapIWARP, note: d.management.note,
+			caps: ecore.CapEth | ecore.CapIWARP | ecore.CapRoCE, note: d.management.note,
 			now: d.now})
 		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
 	}
@@ -104,7 +105,7 @@ func (d *Device) Chip() *ecore.Chip { return d.core.chip }
 func (d driver) pfParams() (p ecore.PFParams) {
 	l := d.verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
-	if d.cfg.RDMA {
+	if d.cfg.RDMA != verbs.Ethernet {
 		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, 1+max(l.MaxMR, l.MaxMW), l.MaxSRQ
 	}
 	return p
@@ -113,10 +114,8 @@ func (d driver) pfParams() (p ecore.PFParams) {
 func (d *Device) queuePairs() int { return max(1, d.cfg.Queues) }
 
 func (d driver) personality() ecore.Personality {
-	if d.cfg.RDMA {
-		return ecore.EthIWARP
-	}
-	return ecore.Eth
+	return [...]ecore.Personality{verbs.IWARP: ecore.EthIWARP, verbs.RoCE: ecore.EthRoCE,
+		verbs.Ethernet: ecore.Eth}[d.cfg.RDMA]
 }
 
 // coreUp loads the function: hw_prepare to hw_init. If that fails it is as

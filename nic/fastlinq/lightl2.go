@@ -9,6 +9,7 @@ import (
 	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/status"
 	"tapir/nic/hardware"
+	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -17,12 +18,14 @@ import (
 
 // lightL2 has the light L2 of the leading hwfn: while the function is loaded, with RDMA,
 // a connection of type IWARP that the SYNs of peers come by, and one of type OOO that
-// counts the isles of what TCP receives out of order. Others come and go.
+// counts the isles of what TCP receives out of order. With RoCE it is one of type ROCE that the
+// datagrams to queue pair 1 come by. Others come and go.
 type lightL2 struct {
 	d       *Device
 	manager *ll2.Manager // nil: the function is not loaded
 	fw      ll2.Firmware
-	syn     *ll2.Conn // nil: no RDMA
+	syn     *ll2.Conn // nil: no iWARP
+	gsi     *ll2.Conn // nil: no RoCE
 	isles   *ll2.Archipelagos
 	rung    bool // there is something to be sent
 	filters map[filter]func()
@@ -40,10 +43,13 @@ type filter struct {
 // segments.
 const (
 	synRx  = 16
-	synTx  = 1
 	synMTU = 60 + 60
 	// oooRx is the most that the public driver has. Its buffers are TCP's.
 	oooRx = ll2.MaxOOOBuffers / 2
+	// Those of the connection for management datagrams, whose packets have up to
+	// 40+8+12+8+256+4 octets, with RoCE v1 as well.
+	gsiRx  = 64
+	gsiMTU = 328
 )
 
 // compose makes the firmware of light L2.
@@ -91,7 +97,7 @@ func (l *lightL2) allows(t ll2.Type) bool {
 }
 
 // start begins with a function that has been loaded.
-func (l *lightL2) start() error {
+func (l *lightL2) start() (err error) {
 	d := l.d
 	h, irqs := d.core.dev.Lead(), d.interrupts.dev.Hwfns[0]
 	l.filters = map[filter]func(){}
@@ -113,10 +119,14 @@ func (l *lightL2) start() error {
 		},
 		Doorbell: l.doorbell, Filter: l.filter,
 	})
-	if !d.cfg.RDMA {
-		return nil
+	switch d.cfg.RDMA {
+	case verbs.RoCE:
+		l.gsi, err = l.startRx(ll2.Params{Type: ll2.RoCE, MTU: gsiMTU, RxDescs: gsiRx}, l.managed)
+	case verbs.IWARP:
+		l.syn, err = l.startRx(ll2.Params{Type: ll2.IWARP, MTU: synMTU, RxDescs: synRx, RemoveVLAN: true}, l.opened)
+		err = errors.Join(err, l.startOOO())
 	}
-	return errors.Join(l.startSYN(), l.startOOO())
+	return err
 }
 
 // LL2 has the light L2 connections of the function; nil: it is not loaded.
@@ -128,32 +138,31 @@ func (l *lightL2) stop() {
 		return
 	}
 	l.test.cancel()
-	l.syn, l.isles = nil, nil
+	l.syn, l.gsi, l.isles = nil, nil, nil
 	l.d.management.note(l.manager.Close())
 	l.manager = nil
 }
 
-// startSYN opens the connection for SYNs.
-func (l *lightL2) startSYN() error {
+// startRx opens a connection that receives, with a buffer for each descriptor.
+func (l *lightL2) startRx(p ll2.Params, complete func(ll2.Rx)) (*ll2.Conn, error) {
 	release := func(any, []byte) {} // the memory is this function's
-	c, err := l.manager.Acquire(ll2.Params{Type: ll2.IWARP, MTU: synMTU, RxDescs: synRx, TxDescs: synTx,
-		RemoveVLAN: true, TooBig: ll2.DoNothing},
-		ll2.Callbacks{RxComplete: l.opened, RxRelease: release, TxComplete: release, TxRelease: release})
+	p.TxDescs, p.TooBig = 1, ll2.DoNothing
+	c, err := l.manager.Acquire(p,
+		ll2.Callbacks{RxComplete: complete, RxRelease: release, TxComplete: release, TxRelease: release})
 	if err == nil {
 		err = c.Establish()
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	const size = synMTU + ll2.HeaderLen
-	memory := make([]byte, synRx*size)
-	for i := range synRx {
-		if err := c.PostRx(memory[i*size:(i+1)*size], l, i == synRx-1); err != nil {
-			return err
+	size := p.MTU + ll2.HeaderLen
+	memory := make([]byte, p.RxDescs*size)
+	for i := range p.RxDescs {
+		if err := c.PostRx(memory[i*size:(i+1)*size], l, i == p.RxDescs-1); err != nil {
+			return nil, err
 		}
 	}
-	l.syn = c
-	return nil
+	return c, nil
 }
 
 // startOOO opens the connection for what comes out of order, with as many buffers for a
@@ -204,6 +213,27 @@ func (l *lightL2) opened(rx ll2.Rx) {
 	}
 	if l.syn != nil {
 		err = errors.Join(err, l.syn.PostRx(rx.Buf, rx.Cookie, true))
+	}
+	l.d.management.note(err)
+}
+
+// MAD implements hardware.Function.
+func (d *Device) MAD(h ether.Header, packet []byte) (taken bool, why frame.DropReason) {
+	l := &d.light
+	if l.gsi == nil {
+		return false, frame.DropNone
+	}
+	return l.receive(l.gsi.Handle(), ll2.Packet{Header: h, Body: packet})
+}
+
+// managed gives RoCE a management datagram, and its buffer back.
+func (l *lightL2) managed(rx ll2.Rx) {
+	h, n, err := ether.Parse(rx.Buf[:rx.Len])
+	if err == nil {
+		l.d.nic.MAD(h, rx.Buf[n:rx.Len])
+	}
+	if l.gsi != nil {
+		err = errors.Join(err, l.gsi.PostRx(rx.Buf, rx.Cookie, true))
 	}
 	l.d.management.note(err)
 }

@@ -199,6 +199,8 @@ func RamrodName(c ecore.RamrodCount) string {
 		return fmt.Sprintf("%v %v", c.Protocol, l2.Command(c.Cmd))
 	case cxt.IWARP:
 		return fmt.Sprintf("%v %v", c.Protocol, rdma.Command(c.Cmd))
+	case cxt.RoCE:
+		return fmt.Sprintf("%v %v", c.Protocol, rdma.RoCECommand(c.Cmd))
 	case cxt.Core:
 		return fmt.Sprintf("%v %v", c.Protocol, ll2.Command(c.Cmd))
 	}

@@ -22,6 +22,7 @@ const MaxQueues = 32
 const (
 	DefaultQPs  = 8192
 	MaxQPs      = 32512 // of iWARP
+	MaxRoCEQPs  = 32 * 1024
 	DefaultSRQs = 8192
 	MaxSRQs     = 32 * 1024
 	MaxTasks    = 128*1024 - 1 // of memory regions and windows together, one of them reserved
@@ -67,6 +68,9 @@ type Function interface {
 	// header; the device answers with NIC.Opened, at once or later. False: the device
 	// has no way of its own for it. With a reason it is dropped.
 	SYN(h ether.Header, packet []byte, off frame.Offload) (taken bool, why frame.DropReason)
+	// MAD is SYN for a packet of RoCE to queue pair 1 and its header; the device answers
+	// with NIC.MAD.
+	MAD(h ether.Header, packet []byte) (taken bool, why frame.DropReason)
 	// Isles hear of data that TCP receives out of order; nil: nobody does.
 	Isles() Isles
 	// Closed shows the device a frame that a closed port drops.
@@ -132,6 +136,8 @@ type NIC interface {
 	Received(f *frame.Frame)
 	// Opened takes a SYN that the device was given, borrowed: the IP packet.
 	Opened(packet []byte, off frame.Offload)
+	// MAD takes a packet to queue pair 1 that the device was given, borrowed, and its header.
+	MAD(h ether.Header, packet []byte)
 	// TakeEtherType has take see the frames of an EtherType that come for the NIC's
 	// station, their headers and what follows, borrowed, until remove is called. What it
 	// returns is as with Function.SYN.
@@ -195,7 +201,7 @@ type Shape struct {
 	Queues      int           // of the host function, each way
 	Superframes bool          // frames of the wire may hold several segments
 	RSSKey      secret.Secret // what the keys of hashes follow from
-	RDMA        bool          // the personality is iWARP
+	RDMA        verbs.Personality
 }
 
 // Env is the NIC and the world that a function is attached to.

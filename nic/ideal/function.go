@@ -78,6 +78,7 @@ func (idle) Batch(int, frame.Time) {}
 func (idle) Sent(int, frame.Time) frame.Time { return frame.Never }
 
 // SYN implements hardware.Function.
+func (idle) MAD(ether.Header, []byte) (bool, frame.DropReason) { return false, frame.DropNone }
 func (idle) SYN(ether.Header, []byte, frame.Offload) (bool, frame.DropReason) {
 	return false, frame.DropNone
 }

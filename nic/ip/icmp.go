@@ -8,6 +8,7 @@ import (
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
+	"tapir/wire/igmp"
 	"tapir/wire/ip"
 )
 
@@ -79,6 +80,9 @@ func (l *Layer) icmp6In(p *Packet) Verdict {
 		return l.neighborIn(p, &m)
 	case icmp.Redirect6:
 		return l.redirectIn(p, &m)
+	case igmp.Query6:
+		q, err := igmp.Parse6(p.IP.Src, p.IP.Dst, p.Body)
+		return l.queryIn(p, q, err)
 	case icmp.Unreachable6:
 		return l.errorIn(p, &m, m.Code == 1 || m.Code == icmp.PortUnreachable6, 0)
 	case icmp.PacketTooBig6:

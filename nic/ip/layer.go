@@ -81,7 +81,7 @@ type routes struct {
 	Settings
 	addrs     []netip.Prefix // configured and link-local
 	groups    []Group        // that we listen to: those of our addresses, then extra
-	extra     []Group
+	extra     []joined
 	allNodes  ether.Addr
 	header    ether.Header // of our frames: source and tag
 	redirects []redirect
@@ -99,7 +99,7 @@ type registry struct {
 	protocols []protocol // by IP protocol
 }
 
-// Layer is the internet layer of one wire port.
+// Layer is the internet layer of one wire port, or of one VLAN on it.
 type Layer struct {
 	station
 	registry
@@ -107,6 +107,7 @@ type Layer struct {
 	looped    port.Loop // packets to our own addresses
 	neighbors neighbors
 	resolving resolutions
+	members   members
 	fragments reassembler
 	limiter   limiter
 	ipID      uint16
@@ -125,6 +126,7 @@ func New(s Settings, env Env) *Layer {
 	l := &Layer{
 		station:   station{env: env, routes: routes{allNodes: icmp.MulticastMAC(AllNodes)}},
 		neighbors: neighbors{byIP: map[netip.Addr]*neighbor{}, next: frame.Never},
+		members:   members{next: frame.Never},
 		ipID:      uint16(env.IDs.Uint64()),
 	}
 	if s.VLAN != 0 {
@@ -144,11 +146,18 @@ func (l *routes) Set(s Settings) {
 	l.setGroups()
 }
 
-// Listen joins the groups given, beside those of the addresses, in place of
-// those of the last call.
-func (l *routes) Listen(groups ...Group) {
-	l.extra = groups
+// Listen joins the groups given for a protocol, beside those of the addresses and of
+// other protocols, in place of those of its last call.
+func (l *routes) Listen(protocol any, groups ...Group) {
+	l.extra = slices.DeleteFunc(l.extra, func(j joined) bool { return j.protocol == protocol })
+	l.extra = append(l.extra, joined{protocol, groups})
 	l.setGroups()
+}
+
+// joined are the groups of a protocol.
+type joined struct {
+	protocol any
+	groups   []Group
 }
 
 func (l *routes) setGroups() {
@@ -159,7 +168,9 @@ func (l *routes) setGroups() {
 			l.groups = append(l.groups, Group{g, icmp.MulticastMAC(g)})
 		}
 	}
-	l.groups = append(l.groups, l.extra...)
+	for _, j := range l.extra {
+		l.groups = append(l.groups, j.groups...)
+	}
 }
 
 // RegisterEtherType hands frames of an EtherType to h.
@@ -212,6 +223,7 @@ func (l *station) shared() bool { return l.env.Host != nil }
 func (l *Layer) Counters() []port.Counter {
 	return []port.Counter{
 		{Name: "icmp_in", Value: l.icmpIn}, {Name: "icmp_out", Value: l.icmpOut},
+		{Name: "group_reports", Value: l.members.sent},
 		{Name: "neighbors", Value: uint64(len(l.neighbors.list))}, {Name: "neighbors_lost", Value: l.neighborsLost},
 		{Name: "neighbor_conflicts", Value: l.neighbors.moves},
 		{Name: "address_conflicts", Value: l.conflicts}, {Name: "loopback_packets", Value: l.looped.Passed},
@@ -232,10 +244,15 @@ func (l *Layer) Poll(now frame.Time) {
 	if l.neighbors.next <= now {
 		l.pollNeighbors(now)
 	}
+	if l.members.next <= now {
+		l.pollMembers(now)
+	}
 }
 
 // Deadline is when Poll has to be called again.
-func (l *Layer) Deadline() frame.Time { return min(l.fragments.next(), l.neighbors.next) }
+func (l *Layer) Deadline() frame.Time {
+	return min(l.fragments.next(), l.neighbors.next, l.members.next)
+}
 
 // TurnBack receives the packets that the NIC has sent to itself, and tells
 // whether there were any. They never reach the wire, as on an operating system's
@@ -247,7 +264,8 @@ func (l *Layer) TurnBack(now frame.Time) bool {
 func (l *Layer) receiveLooped(f *frame.Frame, now frame.Time) {
 	b := f.Bytes()
 	p := l.Take(f, now)
-	p.Ether = ether.Header{Src: l.MAC, Dst: l.MAC, Type: etherType(b)}
+	p.Ether = l.header
+	p.Ether.Dst, p.Ether.Type = l.MAC, etherType(b)
 	p.Verdict = l.ipIn(p, b)
 	l.env.Wire.Notes.Take()
 	if p.Verdict == ToHost { // which has a loopback interface of its own

@@ -62,6 +62,7 @@ var neighborStates = [...]string{"INCOMPLETE", "REACHABLE", "DELAY", "PROBE"}
 // Neighbor is a station of the link, for display.
 type Neighbor struct {
 	IP    netip.Addr
+	VLAN  uint16     // 0: untagged
 	MAC   ether.Addr // zero while it is INCOMPLETE
 	State string     // INCOMPLETE, REACHABLE, DELAY or PROBE
 }
@@ -70,7 +71,7 @@ type Neighbor struct {
 func (l *Layer) Neighbors() iter.Seq[Neighbor] {
 	return func(yield func(Neighbor) bool) {
 		for _, n := range l.neighbors.list {
-			if !yield(Neighbor{n.ip, n.mac, neighborStates[n.state]}) {
+			if !yield(Neighbor{n.ip, l.VLAN, n.mac, neighborStates[n.state]}) {
 				return
 			}
 		}

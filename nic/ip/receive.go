@@ -3,6 +3,7 @@ package ip
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -11,6 +12,7 @@ import (
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/icmp"
+	"tapir/wire/igmp"
 	"tapir/wire/ip"
 )
 
@@ -171,6 +173,9 @@ func (l *Layer) arpIn(p *Packet, b []byte) Verdict {
 	case err != nil:
 		return p.Refuse(parseDrop(err))
 	case m.SenderMAC == l.MAC:
+		if !p.shared && !m.SenderIP.IsUnspecified() && !l.IsLocal(m.SenderIP) {
+			l.conflict(l.MAC, m.SenderIP) // as two ends of a tunnel that were started with one name
+		}
 		return p.Refuse(drop.Unused) // our own, come back
 	case m.SenderMAC.IsMulticast() || m.SenderMAC.IsZero():
 		return p.Refuse(drop.Source)
@@ -193,11 +198,11 @@ func (l *Layer) arpIn(p *Packet, b []byte) Verdict {
 	return p.keep()
 }
 
-// conflict takes note of another station with an address of ours.
-func (l *Layer) conflict(a netip.Addr, mac ether.Addr) {
+// conflict takes note of another station with an IP or MAC address of ours.
+func (l *Layer) conflict(ours, station fmt.Stringer) {
 	l.conflicts++
 	if l.env.Wire.Notes.On {
-		l.env.Wire.Notes.Addf("address conflict: %v is also used by %v", a, mac)
+		l.env.Wire.Notes.Addf("address conflict: %v is also used by %v", ours, station)
 	}
 }
 
@@ -264,6 +269,9 @@ func (l *Layer) upper(p *Packet) Verdict {
 		return l.icmp4In(p)
 	case h.Proto == ip.ProtoICMPv6 && h.Version == 6:
 		return l.icmp6In(p)
+	case h.Proto == ip.ProtoIGMP && h.Version == 4 && len(l.members.list) > 0:
+		m, err := igmp.Parse4(p.Body)
+		return l.queryIn(p, m, err)
 	case h.Proto == ip.ProtoUDP:
 		return l.udpIn(p)
 	}
@@ -277,7 +285,7 @@ func (l *Layer) udpIn(p *Packet) Verdict {
 		return ToHost
 	case len(p.Body) < 8:
 		return p.Discard(drop.Truncated)
-	case !p.udpChecksumOK():
+	case !p.UDPChecksumOK():
 		return p.Discard(drop.L4Checksum)
 	case p.IP.Version == 4:
 		l.sendError(p, icmp.Message{Type: icmp.Unreachable4, Code: icmp.PortUnreachable4})
@@ -287,9 +295,9 @@ func (l *Layer) udpIn(p *Packet) Verdict {
 	return p.Discard(drop.NoListener)
 }
 
-// udpChecksumOK verifies the checksum of a UDP datagram, unless the datagram
+// UDPChecksumOK verifies the checksum of a UDP datagram, unless the datagram
 // never left this machine or has none (RFC 768).
-func (p *Packet) udpChecksumOK() bool {
+func (p *Packet) UDPChecksumOK() bool {
 	if p.Off.NeedsCsum || p.Off.DataValid || p.IP.Version == 4 && binary.BigEndian.Uint16(p.Body[6:]) == 0 {
 		return true
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"tapir/wire/ether"
 	"tapir/wire/icmp"
@@ -28,6 +29,8 @@ type Settings struct {
 	HostAddrs bool
 	// Loopback allows addresses of the loopback network.
 	Loopback bool
+	// VLANs are interfaces beside that of the frames of VLAN: see Stack.
+	VLANs []VLAN
 }
 
 // Validate says what is wrong with the settings, and how to mend it.
@@ -39,6 +42,12 @@ func (s *Settings) Validate() error {
 		return fmt.Errorf("MTU %d: want %d to %d", s.MTU, MinMTU, MaxMTU)
 	case s.VLAN > 4094:
 		return fmt.Errorf("VLAN %d: want 1 to 4094, or 0 for none", s.VLAN)
+	}
+	for i, v := range s.VLANs {
+		same := func(o VLAN) bool { return o.ID == v.ID }
+		if v.ID == 0 || v.ID > 4094 || v.ID == s.VLAN || slices.ContainsFunc(s.VLANs[:i], same) {
+			return fmt.Errorf("VLAN interface %d: want 1 to 4094, each once, and not the VLAN of other frames", v.ID)
+		}
 	}
 	return nil
 }
@@ -53,7 +62,12 @@ func (s *Settings) ValidateAddrs() error {
 			return fmt.Errorf("address %v is given twice", p.Addr())
 		}
 	}
-	for _, g := range s.Gateways {
+	for _, v := range s.on() {
+		if err := v.ValidateAddrs(); err != nil {
+			return fmt.Errorf("VLAN interface %d: %w", v.VLAN, err)
+		}
+	}
+	for _, g := range s.wire().Gateways {
 		if !g.IsLinkLocalUnicast() && !covers(s.Prefixes, g) && !s.HostAddrs {
 			return fmt.Errorf("gateway %v lies in the prefix of no address: give an address such as %v", g, example(g))
 		}

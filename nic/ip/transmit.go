@@ -23,10 +23,10 @@ import (
 // defaultTTL is the time to live and hop limit of what the NIC itself sends.
 const defaultTTL = 64
 
-// Output takes o.Frame, an IP packet, and sends it on its way to dst.
+// Output takes o.Frame, an IP packet or one of o.Type, and sends it on its way to dst.
 func (l *Layer) Output(o port.Out, dst netip.Addr, now frame.Time) {
-	if dst.Is6() && dst.IsMulticast() {
-		l.toStation(o, icmp.MulticastMAC(dst), now)
+	if dst.IsMulticast() {
+		l.toStation(o, MulticastMAC(dst), now)
 		return
 	}
 	hop := l.NextHop(dst)
@@ -36,6 +36,16 @@ func (l *Layer) Output(o port.Out, dst netip.Addr, now frame.Time) {
 		return
 	}
 	l.toNeighbor(o, hop, now)
+}
+
+// MulticastMAC is the station address of a multicast group (RFC 1112 section 6.4, RFC
+// 2464 section 7).
+func MulticastMAC(group netip.Addr) ether.Addr {
+	if group.Is4() {
+		v := group.As4()
+		return ether.Addr{1, 0, 0x5e, v[1] & 0x7f, v[2], v[3]}
+	}
+	return icmp.MulticastMAC(group)
 }
 
 // NextHop is dst itself when it is on the link, else what a redirect has named,
@@ -72,16 +82,22 @@ func (l *routes) Source(remote netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// toStation takes o.Frame, an IP packet, prepends the Ethernet header and sends
-// it to the station dst.
+// toStation takes o.Frame, an IP packet or one of o.Type, prepends the Ethernet header and
+// sends it to the station dst.
 func (l *station) toStation(o port.Out, dst ether.Addr, now frame.Time) {
-	l.link(o, dst, etherType(o.Frame.Bytes()), now)
+	typ := o.Type
+	if typ == 0 {
+		typ = etherType(o.Frame.Bytes())
+	}
+	l.Link(o, dst, typ, now)
 }
 
-// link takes o.Frame, the payload of an Ethernet frame of type typ.
-func (l *station) link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
+// Link takes o.Frame, the payload of an Ethernet frame of type typ, and sends it to the
+// station dst. o.Priority is that of a tagged frame.
+func (l *station) Link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
 	h := l.header
 	h.Dst, h.Type = dst, typ
+	h.Tags[0].TCI |= uint16(o.Priority) << 13
 	n := h.Put(o.Frame.Prepend(h.Len()))
 	if o.Frame.NeedsCsum {
 		o.Frame.CsumStart += uint16(n)
@@ -99,7 +115,7 @@ func (l *station) sendARP(p arp.Packet, dst ether.Addr, now frame.Time) {
 		return
 	}
 	p.Put(f.Extend(arp.Len))
-	l.link(port.Out{Frame: f}, dst, ether.TypeARP, now)
+	l.Link(port.Out{Frame: f}, dst, ether.TypeARP, now)
 }
 
 // sendND sends the neighbor message msg of type typ from src to the address
@@ -116,7 +132,7 @@ func (l *station) sendND(msg *icmp.Neighbor, typ uint8, src, to netip.Addr, dst 
 	b := f.Extend(m.Len())
 	m.Put(b)
 	icmp.SetChecksum6(src, to, b)
-	l.link(port.Out{Frame: f}, dst, ether.TypeIPv6, now)
+	l.Link(port.Out{Frame: f}, dst, ether.TypeIPv6, now)
 }
 
 // sendIP sends the IP packet with header h and the payload given (borrowed),

@@ -46,7 +46,7 @@ type Config struct {
 	SilentShare uint8
 
 	RequestTimeout time.Duration // responder: until the request is whole (5 s)
-	ReplyTimeout   time.Duration // initiator: until the reply is whole (10 s)
+	ReplyTimeout   time.Duration // initiator: until the reply is whole (2 min: a program may fill its memory first)
 	CloseTimeout   time.Duration // without progress, until a graceful close turns abortive (5 s)
 
 	// FirstDelay is how long an initiator waits between the reply and its
@@ -114,7 +114,7 @@ func (c Config) withDefaults() Config {
 	c.ORD = cmp.Or(c.ORD, defaultReads)
 	c.SilentShare = cmp.Or(c.SilentShare, 50)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second)
-	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, 10*time.Second)
+	c.ReplyTimeout = cmp.Or(c.ReplyTimeout, 2*time.Minute)
 	c.CloseTimeout = cmp.Or(c.CloseTimeout, 5*time.Second)
 	return c
 }

@@ -21,7 +21,8 @@ func (x *pair) work(from, to *end) int {
 		for _, wr := range []verbs.SendWR{
 			{Opcode: verbs.OpWrite, SGEs: from.sge(0, 20_000), RKey: rkey, RemoteAddr: at + 64},
 			{Opcode: verbs.OpRead, SGEs: from.sge(30_000, 9000), RKey: rkey, RemoteAddr: at + 30_000},
-			{Opcode: verbs.OpFetchAdd, SGEs: from.sge(40_000, 8), RKey: rkey, RemoteAddr: at, Atomic: verbs.Operands{CompareAdd: 1}},
+			{Opcode: verbs.OpFetchAdd, SGEs: from.sge(40_000, 8), RKey: rkey, RemoteAddr: at,
+				Atomic: verbs.Operands{CompareAdd: 1}},
 			{Opcode: verbs.OpSend, SGEs: from.sge(0, 10), Flags: verbs.Fence},
 		} {
 			wr.ID, wr.Flags = uint64(n), wr.Flags|verbs.Signaled
@@ -79,7 +80,7 @@ func TestDrainFinishesReadsAndAtomics(t *testing.T) {
 			return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent)
 		})
 		x.good(x.c, n)
-		if drained(x.a) != 1 || x.c.id.Reason() != cm.GoodClose || x.c.qp.State() != verbs.Err {
+		if drained(x.a) != 1 || x.c.id.Reason() != goodClose || x.c.qp.State() != verbs.Err {
 			t.Errorf("drained %d times, %v, %v", drained(x.a), x.c.id.Reason(), x.c.qp.State())
 		}
 	}
@@ -130,14 +131,15 @@ func TestCloseAfterSilence(t *testing.T) {
 		x := connect(t, toe.Config{}, Config{}, 4096)
 		x.run(nil)
 		x.now = x.now.Add(time.Hour)
-		x.c.post(t, verbs.SendWR{Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: x.c.sge(0, 4096), RKey: x.s.mr.RKey(), RemoteAddr: x.s.mr.Addr()})
+		x.c.post(t, verbs.SendWR{Opcode: verbs.OpRead, Flags: verbs.Signaled, SGEs: x.c.sge(0, 4096), RKey: x.s.mr.RKey(),
+			RemoteAddr: x.s.mr.Addr()})
 		if err := end(x); err != nil {
 			t.Fatal(err)
 		}
 		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
 		why := x.s.id.Reason()
-		if wcs := x.c.poll(); why == cm.TerminateReceived && wcs[0].Status == verbs.StatusFlushed ||
-			why == cm.GoodClose && wcs[0].Status == verbs.StatusSuccess {
+		if wcs := x.c.poll(); why == terminateReceived && wcs[0].Status == verbs.StatusFlushed ||
+			why == goodClose && wcs[0].Status == verbs.StatusSuccess {
 			continue
 		}
 		t.Errorf("the peer sees %v, completions %s", why, wcString(x.c.wcs))
@@ -158,7 +160,7 @@ func TestDrainOfADeadPeer(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.must("end", func() bool { return x.c.got(cm.ClosedEvent) })
-		if d := x.now.Sub(start); d > 5*time.Second || x.c.id.Reason() != cm.LLPTimeout {
+		if d := x.now.Sub(start); d > 5*time.Second || x.c.id.Reason() != llpTimeout {
 			t.Errorf("after %v: %v", d, x.c.id.Reason())
 		}
 	}

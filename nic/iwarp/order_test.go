@@ -20,8 +20,8 @@ import (
 func (n *node) story() string {
 	var s []string
 	for _, e := range n.cm.Log().Since(0) {
-		name := e.Event.String()
-		if e.Reason != cm.NoReason {
+		name := string(e.Event)
+		if e.Reason != (cm.Reason{}) {
 			name += ":" + e.Reason.String()
 		}
 		s = append(s, name)
@@ -57,32 +57,45 @@ func TestEventOrder(t *testing.T) {
 			activeUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE", passiveUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE"},
 		{"graceful, by the server", connected(Config{}), func(x *pair) { x.s.id.Disconnect(false, x.now) },
 			activeUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE", passiveUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE"},
-		{"both at once", connected(Config{}), func(x *pair) { x.c.id.Disconnect(false, x.now); x.s.id.Disconnect(false, x.now) },
+		{"both at once", connected(Config{}), func(x *pair) {
+			x.c.id.Disconnect(false, x.now)
+			x.s.id.Disconnect(false,
+				x.now)
+		},
 			activeUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE", passiveUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE"},
 		{"abortive", connected(Config{}), func(x *pair) { x.c.id.Disconnect(true, x.now) },
-			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
+			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp +
+				"TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"abortive, by ERR", connected(Config{}), func(x *pair) { x.c.qp.Modify(verbs.Err) },
-			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
+			activeUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp +
+				"TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"reset by the peer's host", connected(Config{}), func(x *pair) { endpointOf(x.s.qp).conn.tcp.Abort() },
 			activeUp + "DISCONNECT:LLP_RESET CLOSE:LLP_RESET", passiveUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE"},
 		{"graceful that turns abortive", connected(Config{CloseTimeout: 50 * time.Millisecond}), func(x *pair) {
 			x.b.out.drop = func(int, frameArg) bool { return true }
 			write(x, func(*verbs.SendWR) {})
 			x.c.id.Disconnect(false, x.now)
-		}, activeUp + "LLP_TIMEOUT:LLP_TIMEOUT DISCONNECT:LLP_TIMEOUT CLOSE:LLP_TIMEOUT", passiveUp + "DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE"},
-		{"the peer is gone", func(t *testing.T) *pair { return connect(t, toe.Config{Retries: 3}, Config{}, 4096) }, func(x *pair) {
-			x.b.out.drop = func(int, frameArg) bool { return true }
-			write(x, func(*verbs.SendWR) {})
-			x.must("time-out", func() bool { return x.c.got(cm.ClosedEvent) })
-			x.s.id.Disconnect(true, x.now)
-		}, activeUp + "LLP_TIMEOUT:LLP_TIMEOUT DISCONNECT:LLP_TIMEOUT CLOSE:LLP_TIMEOUT", passiveUp + "DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE"},
+		}, activeUp + "LLP_TIMEOUT:LLP_TIMEOUT DISCONNECT:LLP_TIMEOUT CLOSE:LLP_TIMEOUT", passiveUp +
+			"DISCONNECT:GOOD_CLOSE CLOSE:GOOD_CLOSE"},
+		{"the peer is gone", func(t *testing.T) *pair { return connect(t, toe.Config{Retries: 3}, Config{}, 4096) },
+			func(x *pair) {
+				x.b.out.drop = func(int, frameArg) bool { return true }
+				write(x, func(*verbs.SendWR) {})
+				x.must("time-out", func() bool { return x.c.got(cm.ClosedEvent) })
+				x.s.id.Disconnect(true, x.now)
+			}, activeUp + "LLP_TIMEOUT:LLP_TIMEOUT DISCONNECT:LLP_TIMEOUT CLOSE:LLP_TIMEOUT", passiveUp +
+				"DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE"},
 		{"protection error", connected(Config{}), func(x *pair) { write(x, func(wr *verbs.SendWR) { wr.RKey ^= 0x100 }) },
 			activeUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED",
-			passiveUp + "REMOTE_PROTECTION_ERROR:REMOTE_PROTECTION_ERROR DISCONNECT:REMOTE_PROTECTION_ERROR CLOSE:REMOTE_PROTECTION_ERROR"},
+			passiveUp + "REMOTE_PROTECTION_ERROR:REMOTE_PROTECTION_ERROR DISCONNECT:REMOTE_PROTECTION_ERROR " +
+				"CLOSE:REMOTE_PROTECTION_ERROR"},
 		{"no receive", connected(Config{}), func(x *pair) { write(x, func(wr *verbs.SendWR) { wr.Opcode = verbs.OpSend }) },
 			activeUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED",
 			passiveUp + "RQ_EMPTY:RQ_EMPTY DISCONNECT:RQ_EMPTY CLOSE:RQ_EMPTY"},
-		{"own request's memory", connected(Config{}), func(x *pair) { write(x, func(wr *verbs.SendWR) { wr.SGEs[0].LKey ^= 0x100 }) },
+		{"own request's memory", connected(Config{}), func(x *pair) {
+			write(x,
+				func(wr *verbs.SendWR) { wr.SGEs[0].LKey ^= 0x100 })
+		},
 			activeUp + "LOCAL_ACCESS_ERROR:LOCAL_ACCESS_ERROR DISCONNECT:LOCAL_ACCESS_ERROR CLOSE:LOCAL_ACCESS_ERROR",
 			passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"a damaged FPDU", connected(Config{}), func(x *pair) {
@@ -95,7 +108,8 @@ func TestEventOrder(t *testing.T) {
 			}
 			write(x, func(*verbs.SendWR) {})
 		}, activeUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED",
-			passiveUp + "REMOTE_OPERATION_ERROR:REMOTE_OPERATION_ERROR DISCONNECT:REMOTE_OPERATION_ERROR CLOSE:REMOTE_OPERATION_ERROR"},
+			passiveUp + "REMOTE_OPERATION_ERROR:REMOTE_OPERATION_ERROR DISCONNECT:REMOTE_OPERATION_ERROR " +
+				"CLOSE:REMOTE_OPERATION_ERROR"},
 		{"memory that cannot be read", connected(Config{}), func(x *pair) {
 			mr, err := x.c.pd.RegMemory(unreadable{make(verbs.Bytes, 64)}, 0, verbs.LocalWrite)
 			if err != nil {
@@ -105,7 +119,8 @@ func TestEventOrder(t *testing.T) {
 		}, activeUp + "QP_CATASTROPHIC:LOCAL_CATASTROPHIC DISCONNECT:LOCAL_CATASTROPHIC CLOSE:LOCAL_CATASTROPHIC",
 			passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 		{"device removal", connected(Config{}), func(x *pair) { x.c.n.cm.Remove(x.now) },
-			activeUp + "DEVICE_REMOVAL DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp + "TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
+			activeUp + "DEVICE_REMOVAL DISCONNECT:BAD_CLOSE CLOSE:BAD_CLOSE", passiveUp +
+				"TERMINATE_RECEIVED:TERMINATE_RECEIVED DISCONNECT:TERMINATE_RECEIVED CLOSE:TERMINATE_RECEIVED"},
 	} {
 		x := c.start(t)
 		c.do(x)
@@ -144,10 +159,16 @@ func TestEventOrderOfFailedSetUp(t *testing.T) {
 		status         string // of the client
 	}{
 		{"rejected", Config{}, Config{}, func(_ *end, ev cm.Event, now frame.Time) { ev.ID.Reject(nil, now) }, nil,
-			"ACTIVE_COMPLETE:MPA_REJECT CLOSE:MPA_REJECT", "MPA_REQUEST PASSIVE_COMPLETE:MPA_REJECT CLOSE:GOOD_CLOSE", "ECONNREFUSED"},
+			"ACTIVE_COMPLETE:MPA_REJECT CLOSE:MPA_REJECT", "MPA_REQUEST PASSIVE_COMPLETE:MPA_REJECT CLOSE:GOOD_CLOSE",
+			"ECONNREFUSED"},
 		{"nothing listens", Config{}, Config{}, accept, func(x *pair) { x.b.cm.Listeners()[0].Close() },
 			"ACTIVE_COMPLETE:TCP_RST CLOSE:TCP_RST", "", "ECONNRESET"},
-		{"no answer to the SYN", Config{}, Config{}, accept, func(x *pair) { x.a.out.drop = func(int, frameArg) bool { return true } },
+		{"no answer to the SYN", Config{}, Config{}, accept, func(x *pair) {
+			x.a.out.drop = func(int,
+				frameArg) bool {
+				return true
+			}
+		},
 			"ACTIVE_COMPLETE:TCP_TIMEOUT CLOSE:TCP_TIMEOUT", "", "EBUSY"},
 		{"no answer to the request", Config{ReplyTimeout: time.Second}, Config{}, none, nil,
 			"ACTIVE_COMPLETE:MPA_TIMEOUT CLOSE:MPA_TIMEOUT", "MPA_REQUEST PASSIVE_COMPLETE:MPA_RST CLOSE:MPA_RST", "EBUSY"},
@@ -156,14 +177,19 @@ func TestEventOrderOfFailedSetUp(t *testing.T) {
 		{"CRC refused", Config{CRC: mpa.CRCRefused}, Config{}, accept, nil,
 			"ACTIVE_COMPLETE:LOCAL_ERROR CLOSE:LOCAL_ERROR", "MPA_REQUEST PASSIVE_COMPLETE", "ECONNREFUSED"},
 		{"RTR mismatch", Config{PeerToPeer: true, RTR: mpa.RTRSend}, Config{RTR: mpa.RTRRead}, accept, nil,
-			"ACTIVE_COMPLETE:MPA_RTR_MISMATCH CLOSE:MPA_RTR_MISMATCH", "MPA_REQUEST TERMINATE_RECEIVED:TERMINATE_RECEIVED PASSIVE_COMPLETE:TERMINATE_RECEIVED", "ECONNREFUSED"},
+			"ACTIVE_COMPLETE:MPA_RTR_MISMATCH CLOSE:MPA_RTR_MISMATCH",
+			"MPA_REQUEST TERMINATE_RECEIVED:TERMINATE_RECEIVED PASSIVE_COMPLETE:TERMINATE_RECEIVED", "ECONNREFUSED"},
 		{"IRD too small", Config{StrictReads: true, ORD: 9}, Config{IRD: 3}, accept, nil,
 			"ACTIVE_COMPLETE:MPA_INSUF_IRD CLOSE:MPA_INSUF_IRD", "MPA_REQUEST PASSIVE_COMPLETE", "ECONNREFUSED"},
 		{"given up by the client", Config{}, Config{}, none, func(x *pair) {
 			x.must("request", func() bool { return x.s.got(cm.ConnectRequest) })
 			x.c.id.Disconnect(true, x.now)
-		}, "ACTIVE_COMPLETE:LOCAL_ERROR CLOSE:LOCAL_ERROR", "MPA_REQUEST PASSIVE_COMPLETE:MPA_RST CLOSE:MPA_RST", "ECONNREFUSED"},
-		{"dropped by the server", Config{}, Config{}, func(_ *end, ev cm.Event, now frame.Time) { ev.ID.Disconnect(true, now) }, nil,
+		}, "ACTIVE_COMPLETE:LOCAL_ERROR CLOSE:LOCAL_ERROR", "MPA_REQUEST PASSIVE_COMPLETE:MPA_RST CLOSE:MPA_RST",
+			"ECONNREFUSED"},
+		{"dropped by the server", Config{}, Config{}, func(_ *end, ev cm.Event, now frame.Time) {
+			ev.ID.Disconnect(true,
+				now)
+		}, nil,
 			"ACTIVE_COMPLETE:MPA_RST CLOSE:MPA_RST", "MPA_REQUEST PASSIVE_COMPLETE:LOCAL_ERROR CLOSE:LOCAL_ERROR", "ECONNRESET"},
 	} {
 		w := newWorld(t, toe.Config{SynRetries: 2}, Config{})
@@ -174,7 +200,10 @@ func TestEventOrderOfFailedSetUp(t *testing.T) {
 		if c.do != nil {
 			c.do(x)
 		}
-		x.must(c.name+": end", func() bool { return x.c.got(cm.ClosedEvent) && x.a.e.Idle() && x.b.e.Idle() && !x.b.dev.Pending() })
+		x.must(c.name+": end", func() bool {
+			return x.c.got(cm.ClosedEvent) && x.a.e.Idle() && x.b.e.Idle() &&
+				!x.b.dev.Pending()
+		})
 		if got := x.a.story(); got != c.client {
 			t.Errorf("%s: client\n got  %s\n want %s", c.name, got, c.client)
 		}
@@ -215,25 +244,27 @@ func TestNothingFollowsClose(t *testing.T) {
 	}
 }
 
-// With ManualRTR the application decides when the initiator's first FPDU goes.
-func TestSendRTR(t *testing.T) {
+// With ManualEstablish the application decides when the initiator's first FPDU goes.
+func TestEstablish(t *testing.T) {
 	for _, p2p := range []bool{true, false} {
 		w := newWorld(t, toe.Config{}, Config{})
-		x := dial(t, w, 4096, cm.Params{PeerToPeer: p2p, ManualRTR: true}, acceptAll(cm.Params{PrivateData: []byte("welcome")}))
-		if err := x.c.id.SendRTR(w.now); !errors.Is(err, cm.ErrState) {
+		x := dial(t, w, 4096, cm.Params{PeerToPeer: p2p, ManualEstablish: true},
+			acceptAll(cm.Params{PrivateData: []byte("welcome")}))
+		if err := x.c.id.Establish(w.now); !errors.Is(err, cm.ErrState) {
 			t.Errorf("too early: %v", err)
 		}
-		w.must("MPA reply", func() bool { return x.c.got(cm.MPAReply) })
+		w.must("MPA reply", func() bool { return x.c.got(cm.ConnectResponse) })
 		limit := w.now.Add(time.Second)
 		w.run(func() bool { return w.now > limit })
-		if x.c.got(cm.ActiveComplete) || x.s.got(cm.PassiveComplete) == p2p || x.b.e.Totals().RxFPDUs != 0 || x.c.qp.State() != verbs.Init {
+		if x.c.got(cm.ActiveComplete) || x.s.got(cm.PassiveComplete) == p2p || x.b.e.Totals().RxFPDUs != 0 ||
+			x.c.qp.State() != verbs.Init {
 			t.Errorf("before: client %s server %s, QP %v", x.c.names(), x.s.names(), x.c.qp.State())
 		}
-		if err := x.c.id.SendRTR(w.now); err != nil {
+		if err := x.c.id.Establish(w.now); err != nil {
 			t.Fatal(err)
 		}
 		w.must("completion", func() bool { return x.c.got(cm.ActiveComplete) && x.s.got(cm.PassiveComplete) })
-		if err := x.c.id.SendRTR(w.now); !errors.Is(err, cm.ErrState) {
+		if err := x.c.id.Establish(w.now); !errors.Is(err, cm.ErrState) {
 			t.Errorf("twice: %v", err)
 		}
 		transferAll(t, x, 3000)
@@ -241,8 +272,8 @@ func TestSendRTR(t *testing.T) {
 			t.Errorf("%s", got)
 		}
 	}
-	x := dial(t, newWorld(t, toe.Config{}, Config{}), 64, cm.Params{ManualRTR: true}, acceptAll(cm.Params{}))
-	x.must("MPA reply", func() bool { return x.c.got(cm.MPAReply) })
+	x := dial(t, newWorld(t, toe.Config{}, Config{}), 64, cm.Params{ManualEstablish: true}, acceptAll(cm.Params{}))
+	x.must("MPA reply", func() bool { return x.c.got(cm.ConnectResponse) })
 	x.c.id.Disconnect(false, x.now)
 	x.must("end", func() bool { return x.c.got(cm.ClosedEvent) && x.s.got(cm.ClosedEvent) })
 }

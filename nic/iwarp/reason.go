@@ -27,28 +27,28 @@ func (c *conn) reason(err error) cm.Reason {
 	}
 	switch {
 	case err == nil:
-		return cm.GoodClose
+		return goodClose
 	case errors.As(err, &no), errors.Is(err, cm.ErrRejected):
-		return cm.MPAReject
+		return mpaReject
 	case errors.As(err, &m):
 		return startupReason(m)
 	case errors.As(err, &r):
 		return c.streamReason(r)
 	case errors.Is(err, cm.ErrTimedOut), errors.Is(err, cm.ErrUnreachable):
 		if c.phase == connecting {
-			return cm.TCPTimeout
+			return tcpTimeout
 		}
-		return pick(cm.MPATimeout, cm.LLPTimeout)
+		return pick(mpaTimeout, llpTimeout)
 	case errors.Is(err, cm.ErrRefused):
-		return cm.TCPReset
+		return tcpReset
 	case errors.Is(err, cm.ErrReset):
-		return pick(cm.MPAReset, cm.LLPReset)
+		return pick(mpaReset, llpReset)
 	case errors.Is(err, cm.ErrClosing):
-		return cm.MPAFin
+		return mpaFin
 	case c.overflowed():
-		return cm.CQOverflow
+		return cqOverflow
 	}
-	return pick(cm.LocalError, cm.BadClose)
+	return pick(localError, badClose)
 }
 
 // overflowed tells whether a completion queue of the queue pair has failed.
@@ -63,52 +63,52 @@ func (c *conn) overflowed() bool {
 func startupReason(m *mpa.Error) cm.Reason {
 	switch {
 	case m.Code == mpa.Startup && m.Version:
-		return cm.MPANotSupportedVer
+		return mpaNotSupportedVer
 	case m.Code == mpa.Startup:
-		return cm.MPAInvalidPacket
+		return mpaInvalidPacket
 	case m.Code == mpa.InsufficientIRD:
-		return cm.MPAInsufficientIRD
+		return mpaInsufficientIRD
 	case m.Code == mpa.NoRTR:
-		return cm.MPARTRMismatch
+		return mpaRTRMismatch
 	}
-	return cm.LocalError
+	return localError
 }
 
 // streamReason names an error of full operation.
 func (c *conn) streamReason(r *rdmap.Error) cm.Reason {
 	switch {
 	case r.Layer == rdmap.LayerLLP && r.Code == uint8(mpa.Closed):
-		return cm.LLPClosed
+		return llpClosed
 	case r.Remote:
-		return cm.TerminateReceived
+		return terminateReceived
 	case c.local:
-		return cm.LocalAccessError
+		return localAccessError
 	case r.Layer == rdmap.LayerDDP && r.Type == ddp.TypeUntagged && r.Code == ddp.NoBuffer:
 		if c.stream.Header().QN == rdmap.ReadRequestOp.Queue() {
-			return cm.IRQFull
+			return irqFull
 		}
-		return cm.RQEmpty
+		return rqEmpty
 	case r.Layer == rdmap.LayerRDMA && r.Type == rdmap.TypeProtection, r.Layer == rdmap.LayerDDP &&
 		r.Type == ddp.TypeTagged:
-		return cm.RemoteProtectionError
+		return remoteProtectionError
 	case r.Layer == rdmap.LayerRDMA && r.Type == rdmap.TypeCatastrophic:
-		return cm.LocalCatastrophic
+		return localCatastrophic
 	}
-	return cm.RemoteOperationError
+	return remoteOperationError
 }
 
 // errorEvents are the events that tell of an error before the end.
 var errorEvents = map[cm.Reason]cm.DeviceEvent{
-	cm.IRQFull: cm.EvIRQFull, cm.RQEmpty: cm.EvRQEmpty, cm.LLPTimeout: cm.EvLLPTimeout,
-	cm.RemoteProtectionError: cm.EvRemoteProtectionError, cm.LocalCatastrophic: cm.EvQPCatastrophic,
-	cm.LocalAccessError: cm.EvLocalAccessError, cm.RemoteOperationError: cm.EvRemoteOperationError,
-	cm.TerminateReceived: cm.EvTerminateReceived, cm.CQOverflow: cm.EvCQOverflow,
+	irqFull: evIRQFull, rqEmpty: evRQEmpty, llpTimeout: evLLPTimeout,
+	remoteProtectionError: evRemoteProtectionError, localCatastrophic: evQPCatastrophic,
+	localAccessError: evLocalAccessError, remoteOperationError: evRemoteOperationError,
+	terminateReceived: evTerminateReceived, cqOverflow: evCQOverflow,
 }
 
 // because records why the connection fails or ends, and logs the event of an
 // error that comes from full operation.
 func (c *conn) because(err error) {
-	if c.id == nil || c.id.Reason() != cm.NoReason {
+	if c.id == nil || c.id.Reason() != (cm.Reason{}) {
 		return
 	}
 	if err == nil && c.id.State() == cm.Accepting { // the ready-to-receive indication never came
@@ -121,8 +121,8 @@ func (c *conn) because(err error) {
 	if !ok || c.starting() {
 		return
 	}
-	if ev == cm.EvRQEmpty && c.qp != nil && c.qp.Config().SRQ != nil {
-		ev = cm.EvSRQEmpty
+	if ev == evRQEmpty && c.qp != nil && c.qp.Config().SRQ != nil {
+		ev = evSRQEmpty
 	}
 	c.e.cm.Note(ev, c.id, c.qp, why, err)
 }

@@ -85,6 +85,9 @@ type manager Engine
 // Listen implements cm.Transport.
 func (t *manager) Listen(l *cm.Listener) (cm.Acceptor, error) {
 	e := (*Engine)(t)
+	if l.Space().Datagrams() {
+		return nil, errDatagrams
+	}
 	if e.cfg.Detached != nil {
 		return nil, fmt.Errorf("%w (%w)", cm.ErrNoDevice, e.cfg.Detached)
 	}
@@ -107,6 +110,9 @@ func (t *manager) Listen(l *cm.Listener) (cm.Acceptor, error) {
 // Connect implements cm.Transport.
 func (t *manager) Connect(id *cm.ID, now frame.Time) error {
 	e := (*Engine)(t)
+	if id.Params().Space.Datagrams() {
+		return errDatagrams
+	}
 	if err := e.mayConnect(id); err != nil {
 		return err
 	}
@@ -119,6 +125,20 @@ func (t *manager) Connect(id *cm.ID, now frame.Time) error {
 	}
 	return e.dial(id, local, e.cfg.Revision, now)
 }
+
+// MaxPrivateData is what fits into an MPA frame beside the enhanced words
+// (RFC 5044 section 7.1.1, RFC 6581 section 4).
+const MaxPrivateData = 508
+
+// Words implements cm.Transport.
+func (t *manager) Words() *cm.Words { return &words }
+
+// PrivateData implements cm.Transport.
+func (t *manager) PrivateData(cm.PortSpace) cm.Limits {
+	return cm.Limits{Request: MaxPrivateData, Reply: MaxPrivateData, Reject: MaxPrivateData}
+}
+
+var errDatagrams = fmt.Errorf("an RNIC has no datagrams: %w", cm.ErrInvalid)
 
 // Accept implements cm.Conn.
 func (c *conn) Accept(now frame.Time) error {
@@ -134,8 +154,8 @@ func (c *conn) Accept(now frame.Time) error {
 	return err
 }
 
-// SendRTR implements cm.Conn.
-func (c *conn) SendRTR(now frame.Time) {
+// Establish implements cm.Conn.
+func (c *conn) Establish(now frame.Time) {
 	if c.phase == full {
 		c.ready(now)
 	}

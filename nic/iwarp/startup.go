@@ -138,7 +138,7 @@ func (c *conn) reply(data []byte, now frame.Time) []byte {
 	}
 	c.tcp.SaveContext(false)
 	c.peerReads(&r)
-	if c.id.Params().ManualRTR {
+	if c.id.Params().ManualEstablish {
 		c.gated, c.held = true, true
 		c.id.Replied(r.PrivateData, r.IRD, r.ORD)
 	} else {

@@ -1,11 +1,15 @@
 package iwarp
 
-import "tapir/ddp"
+import (
+	"tapir/ddp"
+	"tapir/rdmap"
+)
 
 // Payload for memory of another process may wait in verbs for what follows it,
 // so that the segments of a batch are placed by one system call. It waits for
-// the end of its message, another connection's segment, or the engine's Poll,
-// whichever is first: before TCP acknowledges it, and before any completion.
+// the end of a message that completes something, another connection's segment, or
+// the engine's Poll, whichever is first: before TCP acknowledges it, and before any
+// completion.
 
 // takeOver makes c the connection whose payload is placed.
 func (in *inbound) takeOver() {
@@ -22,11 +26,11 @@ func (in *inbound) placeNow() {
 	in.c.e.dev.BatchWrites(false)
 }
 
-// batchWrites decides whether the payload of segment b may wait. Nothing of a
-// message does once its last segment has come.
+// batchWrites decides whether the payload of segment b may wait. Nothing does once the
+// last segment of a message has come, except of RDMA Writes, which complete nothing here.
 func (in *inbound) batchWrites(b []byte) error {
 	in.takeOver()
-	last := ddp.IsLast(b)
+	last := ddp.IsLast(b) && (len(b) < ddp.TaggedLen || rdmap.ParseControl(b[1]).Opcode != rdmap.Write)
 	in.c.e.dev.BatchWrites(!last)
 	if !last || len(b) > ddp.UntaggedLen {
 		return nil // its payload takes what waits along

@@ -4,9 +4,10 @@
 // One iteration, in this order:
 //
 //  1. Read a bounded batch of frames from each ready queue into the engine, and
-//     serve the ready sources, and the bells that were rung.
-//  2. Run what Do left in the mailbox.
-//  3. Dispatch: the engine's queued handlers.
+//     serve the ready sources.
+//  2. Run what Do left in the mailbox. If the engine's deadline has long passed, read
+//     what the wire has brought meanwhile: a timer fires after the frame that stops it.
+//  3. Dispatch: the engine's queued handlers; then serve the bells that were rung.
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
 //  5. Report when sent frames left, and run what AtEnd left.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
@@ -57,6 +58,10 @@ const (
 	txFrames  = 64        // frames sent through a link
 	endAfter  = 4         // frames sent through a link before what is due at the end is done
 	maxRounds = 8         // Dispatch and Poll, while there is more to do at once
+	// A loop that is so late for the engine's deadline reads at most so many batches of the
+	// wire more before the engine's timers: what an engine surely has room for.
+	late       = time.Millisecond
+	maxCatchUp = 3
 )
 
 // idleAfter is how long a loop rests before it gives its buffers back.
@@ -87,13 +92,23 @@ type Loop struct {
 	clock    clock
 	realtime realtime
 	ports    []*Port
+	sleepers []*Port // whose queue is a tap.Sleeper
 	sources  []*Source
 	policy   waitPolicy
 	waiter   // the mailbox's event descriptor, then one per port, then one per source
 	bells    bells
 	done     []sent // frames sent or lost, not yet reported
 	atEnd    []func()
-	rested   bool // buffers are given back
+	rested   bool       // buffers are given back
+	due      frame.Time // the engine's deadline
+	active   []*Port    // those whose frames came last
+	// What no port is or has is asked of none, so that idle ports cost nothing.
+	more   bool   // one has more to read
+	unread []bool // by port: it has
+	uneven bool   // one waits for more than frames, or not for them
+	spent  bool   // one has used up its budget
+	broken bool   // one has failed
+	round  uint32 // the number of the Poll, by which budgets are renewed
 
 	thread  atomic.Int64 // that Run occupies
 	event   int          // eventfd that wakes the loop
@@ -125,6 +140,7 @@ func New(cfg Config) (*Loop, error) {
 		clock:   newClock(),
 		event:   event,
 		open:    true,
+		due:     frame.Never,
 		done:    make([]sent, 0, 2*txFrames),
 		stopped: make(chan struct{}),
 	}
@@ -153,13 +169,17 @@ func (l *Loop) Now() frame.Time { return l.clock.now() }
 // length in octets of the longest frame without segmentation offload. Call it
 // before Run, or from a function that Do runs.
 func (l *Loop) AddQueue(port frame.Port, q tap.Queue, maxFrame int) *Port {
-	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
-	p.holder, _ = q.(tap.Buffered)
+	p := newPort(l, port, q)
+	if p.sleeper != nil {
+		l.sleepers = append(l.sleepers, p)
+	}
 	p.SetMaxFrame(maxFrame)
-	if p.err = l.add(l.firstSource(), q.Fd(), unix.EPOLLIN); p.err != nil {
+	if err := l.add(l.firstSource(), q.Fd(), unix.EPOLLIN); err != nil {
+		p.fail(err)
 		l.fds = slices.Insert(l.fds, l.firstSource(), unix.PollFd{Fd: -1})
 	}
-	l.ports = append(l.ports, p)
+	p.at = len(l.ports)
+	l.ports, l.unread = append(l.ports, p), append(l.unread, false)
 	return p
 }
 
@@ -171,7 +191,12 @@ func (l *Loop) RemoveQueue(p *Port) {
 	if i < 0 {
 		return
 	}
-	l.ports = slices.Delete(l.ports, i, i+1)
+	l.ports, l.unread = slices.Delete(l.ports, i, i+1), slices.Delete(l.unread, i, i+1)
+	for _, after := range l.ports[i:] {
+		after.at--
+	}
+	l.active = slices.DeleteFunc(l.active, func(a *Port) bool { return a == p })
+	l.sleepers = slices.DeleteFunc(l.sleepers, func(a *Port) bool { return a == p })
 	l.remove(i + 1)
 	p.end()
 }
@@ -283,40 +308,64 @@ func (l *Loop) Close() {
 
 // iterate is steps 1 to 5. more tells that the loop must not sleep.
 func (l *Loop) iterate() (deadline frame.Time, more bool, err error) {
-	broken, frames := false, false
-	for i, p := range l.ports {
-		ready := &l.fds[i+1]
-		if ready.Revents&unix.POLLOUT != 0 {
-			p.flush()
-		}
-		if ready.Revents&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || p.more {
-			if p.err = p.receive(); p.err != nil {
-				broken = true
-			}
-			frames = true
-			more = more || p.more
-		}
-	}
-	if broken {
-		if err := l.failed(); err != nil {
-			return 0, false, err
-		}
+	frames, err := l.readPorts(false)
+	if err != nil {
+		return 0, false, err
 	}
 	l.serveSources()
-	l.serveBells(frames)
 	l.runMail()
-	deadline, again, err := l.drive()
+	caught, err := l.catchUp()
+	if err != nil {
+		return 0, false, err
+	}
+	deadline, again, err := l.drive(frames || caught)
 	l.end()
-	return deadline, more || again, err
+	return deadline, l.more || again, err
 }
 
-// drive is steps 3 to 5.
-func (l *Loop) drive() (deadline frame.Time, more bool, err error) {
+// readPorts reads a batch from each port, or from those of the wire only, that has
+// something.
+func (l *Loop) readPorts(wire bool) (frames bool, err error) {
+	l.more = false
+	for i, p := range l.ports {
+		ready, unread := l.fds[i+1].Revents, l.unread[i]
+		if ready == 0 && !unread {
+			continue
+		}
+		if wire && p.port != frame.Wire {
+			l.more = l.more || unread
+			continue
+		}
+		if ready&unix.POLLOUT != 0 || p.sleeper != nil && p.n > 0 {
+			p.flush()
+		}
+		if !p.held && (ready&(unix.POLLIN|unix.POLLERR|unix.POLLHUP) != 0 || unread) {
+			if !frames {
+				l.active = l.active[:0]
+			}
+			l.active = append(l.active, p)
+			if err := p.receive(); err != nil {
+				p.fail(err)
+			}
+			frames = true
+			l.more = l.more || l.unread[i]
+		}
+	}
+	return frames, l.failed()
+}
+
+// drive is steps 3 to 5. The bells are served between handlers, which tell programs of
+// what the frames have brought, and the engine's turn to send.
+func (l *Loop) drive(frames bool) (deadline frame.Time, more bool, err error) {
 	for round := 0; ; round++ {
 		again := l.engine.Dispatch(l.clock.now())
+		if round == 0 {
+			l.serveBells(frames)
+		}
 		l.refill()
 		now := l.clock.now()
 		deadline = l.engine.Poll(now)
+		l.due = deadline
 		again = l.report() || again
 		if !again && deadline > now && !l.starved() {
 			return deadline, false, l.failed()
@@ -354,15 +403,15 @@ func (l *Loop) runMail() {
 	l.spare = mail
 }
 
+// refill renews the budgets of all ports, each when it is next asked.
 func (l *Loop) refill() {
-	for _, p := range l.ports {
-		p.budget = txFrames
-	}
+	l.round++
+	l.spent = false
 }
 
 // starved tells that the engine used up a link that could take more.
 func (l *Loop) starved() bool {
-	return slices.ContainsFunc(l.ports, func(p *Port) bool { return p.budget == 0 && p.n == 0 })
+	return l.spent && slices.ContainsFunc(l.ports, func(p *Port) bool { return p.left() == 0 && p.n == 0 })
 }
 
 func (l *Loop) report() (again bool) {
@@ -377,7 +426,7 @@ func (l *Loop) report() (again bool) {
 // failed is why the loop has to end. A queue that it can do without is removed
 // instead.
 func (l *Loop) failed() error {
-	for i := 0; i < len(l.ports); i++ {
+	for i := 0; l.broken && i < len(l.ports); i++ {
 		p := l.ports[i]
 		switch {
 		case p.err == nil:
@@ -389,6 +438,7 @@ func (l *Loop) failed() error {
 		p.lost(p.err)
 		i = -1 // it may have removed others
 	}
+	l.broken = false
 	return nil
 }
 
@@ -396,29 +446,20 @@ func (l *Loop) failed() error {
 // looks.
 func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
-	for i := range l.fds {
-		l.fds[i].Revents = 0
-	}
-	if deadline > now && l.policy.spins(now) && len(l.sources) == 0 && !l.held() {
+	clearEvents(l.fds)
+	if deadline > now && l.policy.spins(now) && len(l.sources) == 0 && !l.waits() {
 		if l.spin(now, min(deadline, now.Add(spinFor))) {
 			l.rested = false
 			return nil
 		}
 		now = l.clock.now()
 	}
-	for i, p := range l.ports {
-		events := int16(unix.POLLIN)
-		if p.unbuffered {
-			p.unbuffered = false
-			events = 0
-			deadline = min(deadline, now.Add(bufferWait))
-		}
-		if p.n > 0 {
-			events |= unix.POLLOUT
-		}
-		if err := l.want(i+1, events); err != nil {
-			return err
-		}
+	if l.readyNow(deadline > now) {
+		deadline = 0
+	}
+	deadline, err := l.wantAll(now, deadline)
+	if err != nil {
+		return err
 	}
 	if deadline > now && !l.bells.sleepNear() {
 		deadline = 0
@@ -443,6 +484,47 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	return nil
 }
 
+// wantAll says what each port waits for, and returns the deadline, or before it when to
+// look for buffers.
+func (l *Loop) wantAll(now, deadline frame.Time) (frame.Time, error) {
+	if !l.uneven {
+		return deadline, nil
+	}
+	l.uneven = false
+	for i, p := range l.ports {
+		events := int16(unix.POLLIN)
+		if p.unbuffered {
+			p.unbuffered = false
+			events = 0
+			deadline = min(deadline, now.Add(bufferWait))
+		}
+		if p.held {
+			events = 0
+		}
+		if p.n > 0 || p.stuck {
+			events |= unix.POLLOUT
+		}
+		if err := l.want(i+1, events); err != nil {
+			return 0, err
+		}
+		l.uneven = l.uneven || events != unix.POLLIN
+	}
+	return deadline, nil
+}
+
+// readyNow asks the queues that tell by themselves whether there is work.
+func (l *Loop) readyNow(sleep bool) (ready bool) {
+	for _, p := range l.sleepers {
+		if p.unbuffered || p.held && p.n == 0 {
+			continue // it has nothing to do
+		}
+		if p.sleeper.Ready(sleep, p.n > 0) {
+			l.unread[p.at], l.more, ready = true, true, true
+		}
+	}
+	return ready
+}
+
 // mayBeMore is called after a sleep that ended at once: more frames may have been
 // there when one was read.
 func (l *Loop) mayBeMore() {
@@ -453,22 +535,43 @@ func (l *Loop) mayBeMore() {
 	}
 }
 
-// held tells that a port waits for more than frames.
-func (l *Loop) held() bool {
-	return slices.ContainsFunc(l.ports, func(p *Port) bool { return p.n > 0 || p.unbuffered })
+// waits tells that a port waits for more than frames.
+func (l *Loop) waits() bool {
+	return l.uneven && slices.ContainsFunc(l.ports, func(p *Port) bool { return p.n > 0 || p.stuck || p.unbuffered })
 }
 
 // spin looks for work until the time end and yields between two looks. To try to
-// read costs less than to ask first.
+// read costs less than to ask first, where frames came last; one question is enough
+// about all other ports.
 func (l *Loop) spin(now, end frame.Time) (found bool) {
-	for long := false; now < end; {
-		if now, long = l.policy.yield(&l.clock, now); long {
-			return false
+	for glanced, long := false, false; now < end; {
+		// A look at memory costs less than to yield, unless somebody else had the processor.
+		if glanced = !glanced && l.policy.brief && l.glance(); !glanced {
+			if now, long = l.policy.yield(&l.clock, now); long {
+				return false
+			}
 		}
-		for _, p := range l.ports {
+		for _, p := range l.active {
 			found = p.peek() || found
 		}
-		if found || l.called() {
+		if len(l.active) < len(l.ports) {
+			n, _, err := l.wait(look)
+			found = found || n > 0 || err != nil // the next sleep meets the error
+		}
+		if l.called() || found { // the look may have taken the mailbox's event
+			return true
+		}
+	}
+	return false
+}
+
+// glance looks many times for a frame in memory.
+func (l *Loop) glance() (found bool) {
+	if len(l.active) != 1 || l.active[0].ring == nil {
+		return false
+	}
+	for range glances {
+		if l.active[0].ring.Buffered() {
 			return true
 		}
 	}

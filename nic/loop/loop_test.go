@@ -555,3 +555,65 @@ func TestDoWaitOnTheLoopItself(t *testing.T) {
 		t.Error(inner)
 	}
 }
+
+// A loop that is stalled beyond the engine's deadline reads all that has arrived before it
+// polls: an acknowledgement in the queue stops the timer that would send again. It holds for
+// more frames than a batch has, and for a stall before and after the loop has looked.
+func TestTimersFireAfterFrames(t *testing.T) {
+	const sent = 3 * rxFrames
+	w := prepare(t, 0)
+	var due frame.Time
+	seen, atTimer := 0, make(chan int, 1)
+	w.engine.deadline = func(now frame.Time) frame.Time {
+		seen = 0
+		for _, n := range w.engine.batches {
+			seen += n
+		}
+		if due == 0 || now < due {
+			return max(due, 1)
+		}
+		due = frame.Never
+		atTimer <- seen
+		return frame.Never
+	}
+	w.run(t)
+	for range 3 {
+		must(t, w.DoWait(func(now frame.Time) {
+			w.engine.batches = nil
+			due = now.Add(2 * time.Millisecond)
+			w.due = due // as Poll has returned it
+			for i := range sent {
+				w.far.send(t, []byte(fmt.Sprintf("frame %d", i)))
+			}
+			for w.Now() < due.Add(5*late) { // the thread is busy, or has no processor
+				time.Sleep(time.Millisecond)
+			}
+		}))
+		if n := <-atTimer; n != sent {
+			t.Errorf("%d of %d frames before the timer", n, sent)
+		}
+		for range sent {
+			w.far.receive(t)
+		}
+	}
+}
+
+// No look of a busy loop takes the mailbox's event and leaves the mail.
+func TestMailOfBusyLoop(t *testing.T) {
+	w := prepare(t, 0)
+	w.engine.deadline = func(now frame.Time) frame.Time { return now.Add(-2 * late) } // it is always late
+	w.run(t)
+	for i := range 2000 {
+		if i%2 == 0 {
+			w.far.send(t, []byte("frame"))
+		}
+		must(t, w.DoWait(func(frame.Time) {
+			if i%500 == 499 {
+				w.engine.deadline = nil
+			}
+		}))
+		if i%2 == 0 {
+			w.far.receive(t)
+		}
+	}
+}

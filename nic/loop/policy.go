@@ -20,6 +20,10 @@ const (
 	// does not spin for noSpinFor after it, as the scheduler prefers those that sleep.
 	longYield = 500 * time.Microsecond
 	noSpinFor = 10 * time.Millisecond
+	// briefYield is a yield during which nobody else used the processor. A loop then looks
+	// glances times at a ring in memory, some microseconds in all, before the next.
+	briefYield = 2 * time.Microsecond
+	glances    = 1500
 	// noSleep is shorter than any sleep.
 	noSleep = time.Microsecond
 )
@@ -40,6 +44,7 @@ const (
 // Else it sleeps.
 type waitPolicy struct {
 	spin, nap bool
+	brief     bool       // nobody else used the processor during the last yield
 	spinAgain frame.Time // until then the loop neither spins nor yields
 }
 
@@ -54,6 +59,7 @@ func (p *waitPolicy) slept(d time.Duration, work bool) {
 func (p *waitPolicy) yield(c *clock, before frame.Time) (now frame.Time, long bool) {
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
 	now = c.now()
+	p.brief = now.Sub(before) < briefYield
 	if long = now.Sub(before) > longYield; long {
 		p.spinAgain = now.Add(noSpinFor)
 	}

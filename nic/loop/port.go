@@ -25,15 +25,23 @@ type Port struct {
 	port       frame.Port
 	queue      tap.Queue
 	holder     tap.Buffered // the queue, if it is one; nil: it is not
+	ring       tap.Ring     // nil: the queue is not in memory
+	sleeper    tap.Sleeper  // the queue, if it is one; nil: it is not
+	batcher    tap.Batcher  // nil: each frame leaves at once
+	batched    bool         // sendBatch runs at the end of the iteration
+	stuck      bool         // it has to wait for room
+	flushing   func()       // sendBatch
 	readSize   int
 	batch      [rxFrames]*frame.Frame
-	budget     int                   // frames the engine may still send in this iteration
+	budget     int                   // frames the engine may still send in the round
+	round      uint32                // the loop's round that the budget is of
 	waiting    [backlog]*frame.Frame // a ring: accepted, but the queue was not ready
 	first, n   int
 	ahead      *frame.Frame // read by peek, first of the next batch
-	more       bool         // the last batch did not empty the queue
+	at         int          // among the loop's ports
 	single     bool         // the last batch was one frame: they come one at a time
 	unbuffered bool         // the pool had nothing to read into
+	held       bool         // the engine takes no frames
 	err        error
 	lost       func(error) // may be nil
 	observer   Observer    // nil: none
@@ -42,9 +50,31 @@ type Port struct {
 	index      uint16 // among the queues of a TAP
 }
 
+func newPort(l *Loop, port frame.Port, q tap.Queue) *Port {
+	p := &Port{loop: l, port: port, queue: q, budget: txFrames, readSize: superFrame, reports: port == frame.Wire}
+	p.holder, _ = q.(tap.Buffered)
+	p.ring, _ = q.(tap.Ring)
+	p.sleeper, _ = q.(tap.Sleeper)
+	if p.batcher, _ = q.(tap.Batcher); p.batcher != nil {
+		p.batcher.Batch()
+		p.flushing = p.sendBatch
+	}
+	return p
+}
+
 // SetIndex says which of a TAP's queues this is: frames read from it carry the
 // number in Queue.
 func (p *Port) SetIndex(i int) { p.index = uint16(i) }
+
+// Hold keeps the loop from reading the queue, so that whoever sends into it has to wait, or
+// ends that. It belongs to the loop's thread.
+func (p *Port) Hold(on bool) {
+	if p.held == on {
+		return
+	}
+	p.held, p.loop.unread[p.at], p.single = on, !on, false
+	p.loop.uneven, p.loop.more = true, p.loop.more || !on
+}
 
 // OnLoss lets the loop go on without this queue once it fails for good: it is
 // removed, and lost (kept) is called with the reason on the loop's thread.
@@ -64,20 +94,31 @@ func (p *Port) SetMaxFrame(octets int) {
 
 // Room is how many frames the link takes now: 0 while the queue is not ready.
 func (p *Port) Room() int {
-	if p.n > 0 {
+	if p.n > 0 || p.stuck {
 		return 0
+	}
+	return p.left()
+}
+
+// left is the budget in this round.
+func (p *Port) left() int {
+	if p.round != p.loop.round {
+		p.round, p.budget = p.loop.round, txFrames
 	}
 	return p.budget
 }
 
 // Transmit takes f and writes it to the queue at once; the buffer is then
-// free, and still hot, for the next frame. A frame beyond Room is dropped.
+// free, and still hot, for the next frame. A tap.Batcher sends at the end of the
+// iteration. A frame beyond Room is dropped.
 func (p *Port) Transmit(f *frame.Frame) {
-	if p.n > 0 || p.budget == 0 {
+	if p.n > 0 || p.left() == 0 {
 		p.keep(f)
 		return
 	}
-	p.budget--
+	if p.budget--; p.budget == 0 {
+		p.loop.spent = true
+	}
 	p.send(f)
 	if p.budget == txFrames-endAfter {
 		p.loop.end()
@@ -97,6 +138,10 @@ func (p *Port) send(f *frame.Frame) {
 func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 	switch err {
 	case nil:
+		if p.batcher != nil && !p.batched {
+			p.batched = true
+			p.loop.AtEnd(p.flushing)
+		}
 		if p.observer != nil && p.observer.Event(f.Bytes()) {
 			at = p.seen(p.observer.Sent(f.Bytes()))
 		}
@@ -105,9 +150,27 @@ func (p *Port) wrote(f *frame.Frame, at frame.Time, err error) {
 		p.drop(f, drop.Link)
 	default:
 		p.drop(f, drop.Link)
-		p.err = err
+		p.fail(err)
 	}
 }
+
+// sendBatch sends what the queue has held back.
+func (p *Port) sendBatch() {
+	err := p.batcher.Flush()
+	p.batched, p.stuck = false, err == tap.ErrAgain
+	switch err {
+	case nil:
+	case tap.ErrAgain:
+		p.loop.uneven = true
+	case tap.ErrRefused:
+		p.drops.Count(drop.Link)
+	default:
+		p.fail(err)
+	}
+}
+
+// fail notes why the queue is of no use any more.
+func (p *Port) fail(err error) { p.err, p.loop.broken = err, true }
 
 // drop loses a frame that was to be sent.
 func (p *Port) drop(f *frame.Frame, why frame.DropReason) {
@@ -131,10 +194,14 @@ func (p *Port) keep(f *frame.Frame) {
 	}
 	p.waiting[(p.first+p.n)%backlog] = f
 	p.n++
+	p.loop.uneven = true
 }
 
 // flush sends what waited for the queue, oldest first.
 func (p *Port) flush() {
+	if p.stuck {
+		p.sendBatch()
+	}
 	for range p.n {
 		f := p.waiting[p.first]
 		at := p.loop.clock.now()
@@ -166,7 +233,7 @@ func (p *Port) discard() {
 func (p *Port) Drops() frame.Drops { return p.drops }
 
 // receive reads one batch and hands it to the engine, in parts that stay in
-// the cache, and notes in p.more whether the queue holds more. Where frames come
+// the cache, and notes in loop.unread whether the queue holds more. Where frames come
 // one at a time it reads one: a look for the next costs more than to be told of it.
 func (p *Port) receive() error {
 	n, part, octets := 0, 0, 0
@@ -174,11 +241,11 @@ func (p *Port) receive() error {
 		p.batch[0], p.ahead = p.ahead, nil
 		n, part = 1, p.batch[0].Len()
 	}
-	p.more = true
+	more := true
 	total := n
 	for tries := n; tries < rxFrames && octets+part < rxOctets; tries++ {
 		if p.single && total == 1 && !p.buffered() {
-			p.more = false
+			more = false
 			break
 		}
 		if part >= rxPart {
@@ -187,7 +254,7 @@ func (p *Port) receive() error {
 		}
 		f, err := p.read()
 		if err == tap.ErrAgain {
-			p.more = false
+			more = false
 			break
 		}
 		if err != nil {
@@ -201,7 +268,7 @@ func (p *Port) receive() error {
 			total++
 		}
 	}
-	p.single = total == 1 && !p.more
+	p.single, p.loop.unread[p.at] = total == 1 && !more, more
 	p.deliver(n)
 	return nil
 }
@@ -220,10 +287,14 @@ func (p *Port) deliver(n int) {
 // peek tries to read a frame ahead and tells whether receive has work: that
 // frame, or an error to find.
 func (p *Port) peek() bool {
+	if p.held {
+		return false
+	}
 	f, err := p.read()
 	p.ahead, p.single = f, false
-	p.more = f != nil || err != nil && err != tap.ErrAgain
-	return p.more
+	more := f != nil || err != nil && err != tap.ErrAgain
+	p.loop.unread[p.at], p.loop.more = more, p.loop.more || more
+	return more
 }
 
 func (p *Port) release(n int) {
@@ -239,7 +310,7 @@ func (p *Port) read() (*frame.Frame, error) {
 	f := p.loop.pool.Get(p.readSize)
 	if f == nil {
 		p.drops.Count(drop.NoBuffer)
-		p.unbuffered = true
+		p.unbuffered, p.loop.uneven = true, true
 		return nil, tap.ErrAgain
 	}
 	err := p.queue.Read(f)

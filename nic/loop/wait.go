@@ -156,3 +156,38 @@ func (l *Loop) await(now, deadline frame.Time) (n int, slept time.Duration, err 
 	}
 	return n, now.Sub(begin), err
 }
+
+// catchUp is for a loop that is late for the engine's deadline, as it did not get the
+// processor or served something long: frames of the wire that have arrived meanwhile, such
+// as acknowledgements, come before the timers that they stop. What the host sends can wait:
+// the engine's transmit queues have room for one batch, not for many. A flood does not hold
+// the timers up for long.
+func (l *Loop) catchUp() (frames bool, err error) {
+	for range maxCatchUp {
+		if l.due == frame.Never || l.clock.now().Sub(l.due) < late {
+			break
+		}
+		clearEvents(l.fds[1:l.firstSource()])
+		n, _, err := l.wait(look)
+		if l.fds[0].Revents != 0 {
+			l.drain()
+		}
+		if err != nil || n == 0 && !l.more {
+			return frames, err
+		}
+		got, err := l.readPorts(true)
+		if err != nil {
+			return frames, err
+		}
+		l.serveSources() // the look has taken their events, and the mailbox's
+		l.runMail()
+		frames = frames || got
+	}
+	return frames, nil
+}
+
+func clearEvents(fds []unix.PollFd) {
+	for i := range fds {
+		fds[i].Revents = 0
+	}
+}

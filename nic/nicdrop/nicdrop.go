@@ -29,13 +29,21 @@ const (
 	Switch                                       // for a neighbor on the port that does not keep up
 	Rate                                         // received beyond the function's rate or share of the port
 	Storm                                        // for all stations, beyond the storm limit of the switch inside
+	ICRC                                         // RoCE: the invariant CRC is wrong
+	Transport                                    // RoCE: no transport header of InfiniBand
+	DestQP                                       // RoCE: no queue pair takes the packet
+	PKey                                         // RoCE: of another partition, or a wrong Q_Key
+	Peer                                         // RoCE: not from the queue pair's peer
+	PSN                                          // RoCE: out of sequence, or received before
+	Refused                                      // RoCE: no receive is posted, or the request is not allowed
 	end
 )
 
 func init() {
 	frame.RegisterDrops(first, "owned by engine", "port down", "no active vport", "TTL 0", "n-tuple rule",
 		"anti-spoofing", "control frame", "impossible offload", "engine failed", "engine ring full", "pause address",
-		"pause not agreed", "unknown MAC control", "outer tag", "function switch full", "function rate", "storm limit")
+		"pause not agreed", "unknown MAC control", "outer tag", "function switch full", "function rate", "storm limit",
+		"RoCE ICRC", "RoCE header", "no queue pair", "RoCE key", "RoCE peer", "RoCE PSN", "RoCE refused")
 }
 
 // All are the reasons for which a NIC may discard a frame, shared ones first.

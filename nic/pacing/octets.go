@@ -1,6 +1,9 @@
 package pacing
 
-import "tapir/wire/frame"
+import (
+	"tapir/wire/frame"
+	"tapir/wire/udp"
+)
 
 // tcpOffset is where a TCP header holds its length.
 const tcpOffset = 12
@@ -14,10 +17,12 @@ func Segments(f *frame.Frame) (count, headers, size int) {
 	}
 	b := f.Bytes()
 	size = int(f.GSOSize)
-	if size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
+	if f.GSO == frame.GSOUDP {
+		headers = int(f.CsumStart) + udp.HeaderLen
+	} else if size > 0 && int(f.CsumStart)+tcpOffset < len(b) {
 		headers = int(f.CsumStart) + int(b[int(f.CsumStart)+tcpOffset]>>4)*4
 	}
-	if headers == 0 || len(b) <= headers+size {
+	if headers == 0 || size == 0 || len(b) <= headers+size {
 		return 1, 0, len(b)
 	}
 	return (len(b) - headers + size - 1) / size, headers, size

@@ -207,11 +207,7 @@ func (p *Port) TurnBack(receive func(f *frame.Frame)) bool { return p.loop.Drain
 // Arrived counts, numbers and stamps a frame that came in by the port.
 func (p *Port) Arrived(f *frame.Frame, now frame.Time) {
 	p.pass(frame.Inbound, f)
-	at := now
-	if f.Seen != 0 && f.Seen != frame.Never {
-		at = f.Seen
-	}
-	f.Stamp = p.PHC.At(at)
+	f.Stamp = p.PHC.At(StampedAt(f, now))
 }
 
 // pass counts and numbers a frame.
@@ -235,6 +231,8 @@ type Out struct {
 	OneStep bool
 	// Offloaded: the TCP engine's, not a frame of the Ethernet queue.
 	Offloaded bool
+	Priority  uint8  // 0 to 7, of a tagged frame
+	Type      uint16 // EtherType of a packet that is not one of IP; 0: it is
 	Since     frame.Stamp
 }
 

@@ -14,6 +14,15 @@ func PassedAt(f *frame.Frame, now frame.Time) frame.Time {
 	return now
 }
 
+// StampedAt is the time of the stamp of f: when it passed the port or, if the observer
+// missed that, now.
+func StampedAt(f *frame.Frame, now frame.Time) frame.Time {
+	if at := PassedAt(f, now); at != frame.Never {
+		return at
+	}
+	return now
+}
+
 // Trace hands a frame that passes or fails to pass the port to the tracer.
 func (p *Port) Trace(dir frame.Direction, f *frame.Frame, notes []frame.Note, r frame.DropReason, now frame.Time) {
 	if r != frame.DropNone && p.Log.On(msglog.Drop) {

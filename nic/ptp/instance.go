@@ -96,7 +96,7 @@ func (s *Service) Start(c InstanceConfig, now frame.Time) (*ptp.Instance, error)
 		return nil, err
 	}
 	if s.env.IP != nil {
-		s.env.IP.Listen(i.listens()...)
+		s.env.IP.Listen(s, i.listens()...)
 		s.env.IP.RegisterEtherType(ether.TypePTP, s)
 		s.env.IP.Register(ipproto.ProtoUDP, s)
 	}
@@ -160,7 +160,7 @@ func (s *Service) Stop() {
 	s.instance.lock.Disable()
 	s.instance = nil
 	if s.env.IP != nil {
-		s.env.IP.Listen()
+		s.env.IP.Listen(s)
 		s.env.IP.Unregister(s)
 	}
 	_ = s.observe() // to end an observation does not fail

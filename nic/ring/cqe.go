@@ -15,13 +15,17 @@ const (
 	cqeByteLen = 20 // u32
 	cqeImm     = 24 // u32: immediate data, big-endian, or an STag
 	cqeQPN     = 28 // u32
+	cqeSrcQP   = 32 // u32
 	cqeFlags   = 36 // u32
+	cqePKey    = 40 // u16
+	cqeSL      = 44 // u8
 	cqePort    = 46 // u8
 	cqeLen     = 64
 )
 
 // Completion flags, of enum ibv_wc_flags.
 const (
+	flagGRH     = 1
 	flagWithImm = 2
 	flagWithInv = 8
 )
@@ -38,16 +42,24 @@ func putCQE(b *[cqeLen]byte, wc *verbs.WC) {
 	host.PutUint32(b[cqeOpcode:], uint32(wc.Opcode))
 	host.PutUint32(b[cqeByteLen:], wc.ByteLen)
 	if wc.QP != nil {
-		host.PutUint32(b[cqeQPN:], wc.QP.Num())
+		host.PutUint32(b[cqeQPN:], wc.QP.QPN())
+	}
+	host.PutUint32(b[cqeSrcQP:], wc.SrcQP)
+	host.PutUint16(b[cqePKey:], wc.PKeyIndex)
+	b[cqeSL] = wc.SL
+	flags := uint32(0)
+	if wc.GRH {
+		flags = flagGRH
 	}
 	switch {
 	case wc.WithImm:
 		putImm(b[cqeImm:], wc.Imm)
-		host.PutUint32(b[cqeFlags:], flagWithImm)
+		flags |= flagWithImm
 	case wc.WithInv:
 		host.PutUint32(b[cqeImm:], wc.Invalidated)
-		host.PutUint32(b[cqeFlags:], flagWithInv)
+		flags |= flagWithInv
 	}
+	host.PutUint32(b[cqeFlags:], flags)
 }
 
 // Completion is what a program finds in its completion queue.

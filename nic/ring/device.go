@@ -37,6 +37,7 @@ type SendQueue struct {
 	queue
 	ring      consumer
 	device    *verbs.Device
+	datagrams bool // the queue pair is of type UD
 	maxSGE    int
 	maxInline int
 	raw       [sendData]byte // the request in hand
@@ -58,6 +59,9 @@ func (a *Arena) NewSendQueue(d *verbs.Device, maxWR, maxSGE, maxInline int) (*Se
 	s.ring.half = h
 	return s, nil
 }
+
+// Datagrams says that the requests are those of a queue pair of type UD.
+func (s *SendQueue) Datagrams() { s.datagrams = true }
 
 // Free gives the ring back: nothing is read from it any more.
 func (s *SendQueue) Free() {
@@ -115,7 +119,11 @@ func (s *SendQueue) decode(wr *verbs.SendWR, data []byte) verbs.Status {
 // target reads what the request does at the peer.
 func (s *SendQueue) target(wr *verbs.SendWR) {
 	r := &s.raw
+	wr.RemoteSRQ = host.Uint32(r[sendXRCSRQ:])
 	switch {
+	case s.datagrams:
+		wr.AH = verbs.AHOf(s.device, host.Uint32(r[sendAH:]))
+		wr.RemoteQPN, wr.RemoteQKey = host.Uint32(r[sendRemoteQPN:]), host.Uint32(r[sendQKey:])
 	case wr.Opcode.Atomic():
 		wr.RemoteAddr, wr.RKey = host.Uint64(r[sendAddr:]), host.Uint32(r[sendAtomicRKey:])
 		wr.Atomic = verbs.Operands{CompareAdd: host.Uint64(r[sendCompareAdd:]), Swap: host.Uint64(r[sendSwap:])}

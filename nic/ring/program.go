@@ -75,6 +75,7 @@ func putTarget(e []byte, wr *verbs.SendWR) {
 	}
 	host.PutUint64(e[sendAddr:], wr.RemoteAddr)
 	host.PutUint64(e[sendIOVA:], wr.RemoteAddr)
+	host.PutUint32(e[sendXRCSRQ:], wr.RemoteSRQ)
 	if !wr.Opcode.Atomic() {
 		host.PutUint32(e[sendRKey:], wr.RKey)
 		return

@@ -235,7 +235,6 @@ func TestBadSendRequests(t *testing.T) {
 		{"bind with another index", bind(func(_ *fixture, b *BindKeys) { b.NewRKey ^= 1 << 8 }), verbs.StatusMWBind},
 		{"bind to no region", bind(func(_ *fixture, b *BindKeys) { b.LKey ^= 1 << 30 }), verbs.StatusMWBind},
 		{"bind outside of the region", bind(func(_ *fixture, b *BindKeys) { b.Length = 1 << 40 }), verbs.StatusMWBind},
-		{"bind with local rights", bind(func(_ *fixture, b *BindKeys) { b.Access |= verbs.LocalWrite }), verbs.StatusMWBind},
 		{"unbind of type 2", bind(func(_ *fixture, b *BindKeys) { b.Length = 0 }), verbs.StatusMWBind},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -18,6 +18,10 @@ const (
 	sendCompareAdd = 32  // u64
 	sendSwap       = 40  // u64
 	sendAtomicRKey = 48  // u32
+	sendXRCSRQ     = 52  // u32: of XRC initiators; the driver's structure has no field for it
+	sendRemoteQPN  = 24  // u32: of datagrams
+	sendQKey       = 28  // u32
+	sendAH         = 36  // u32: the number of the address handle
 	bindAddr       = 24  // u64
 	bindLength     = 32  // u64
 	bindLKey       = 40  // u32: of the region
@@ -129,12 +133,13 @@ type BindKeys struct {
 	Access  verbs.Access
 }
 
-// getBind reads the binding in raw into b, with the objects of d that it
+// getBind reads the binding in raw into b, but for the right to write locally, which is of
+// no use to a window, with the objects of d that it
 // names; false if there are none.
 func getBind(b *verbs.Bind, raw []byte, d *verbs.Device) bool {
 	was, is, access := host.Uint32(raw[bindRKey:]), host.Uint32(raw[bindNewRKey:]), host.Uint32(raw[bindAccess:])
 	*b = verbs.Bind{
-		MW: d.Window(was), Key: uint8(is), Access: verbs.Access(access),
+		MW: d.Window(was), Key: uint8(is), Access: verbs.Access(access) &^ verbs.LocalWrite,
 		Addr: host.Uint64(raw[bindAddr:]), Length: host.Uint64(raw[bindLength:]),
 	}
 	if b.Length > 0 {

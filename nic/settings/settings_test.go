@@ -57,6 +57,9 @@ func TestValues(t *testing.T) {
 		{"phc_quantum", "1ns", "2ms", ""},
 		{"personality", "iwarp", "eth", "eth"},
 		{"num_mrs", "131071", "1", ""},
+		{"pkeys", "0xffff", "0x8001, 0x7fff", "0x8001,0x7fff"},
+		{"pkeys", "0xffff", "0x8000", ""},
+		{"pkeys", "0xffff", "65536", ""},
 	} {
 		r := param.Find(bound(), c.name)
 		if r == nil || r.Get() != c.def {

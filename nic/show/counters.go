@@ -16,13 +16,14 @@ import (
 // outboundDrop tells the reasons for which frames are dropped on the way out.
 func outboundDrop(r frame.DropReason) bool {
 	switch r {
-	case drop.Neighbor, drop.NoRoute, drop.TxQueue, drop.Link, nicdrop.Storm:
+	case drop.Neighbor, drop.NoRoute, drop.TxQueue, drop.Link, nicdrop.Storm, nicdrop.AntiSpoofing, nicdrop.Control,
+		nicdrop.Offload:
 		return true
 	}
 	return false
 }
 
-// DropName is the counter for reason r: "rx_drop_ip_checksum".
+// DropName is the counter for reason r: "rx_drop_ip_checksum", "tx_drop_anti-spoofing".
 func DropName(r frame.DropReason) string {
 	dir := "rx_drop_"
 	if outboundDrop(r) {
@@ -39,6 +40,9 @@ func (v *View) Drops() frame.Drops {
 	sum := v.Common.Drops
 	add := func(more frame.Drops) { sum.Add(&more) }
 	add(v.TCPEngine.Stats().Drops)
+	if v.RoCE != nil {
+		add(v.RoCE.Stats().Drops)
+	}
 	add(v.Hardware.Drops())
 	for _, l := range [...]frame.Link{v.Wire.External(), v.Host.External()} {
 		if l, ok := l.(dropper); ok {
@@ -54,7 +58,7 @@ var rdmaOps = [rdmap.NumOpcodes]string{"write", "read_request", "read_response",
 
 // Counters returns all counters, always in the same order.
 func (v *View) Counters() []view.Counter {
-	t, r := v.TCPEngine.Stats(), v.IWARP.Totals()
+	t := v.TCPEngine.Stats()
 	list := append(v.Wire.Counters(""), view.Count("tx_stamps", v.Wire.Stamped))
 	list = append(list, v.PTP.Counters()...)
 	if v.Host.Exists() {
@@ -84,12 +88,26 @@ func (v *View) Counters() []view.Counter {
 		view.Count("tcp_resets_in", t.ResetsIn), view.Count("tcp_resets_out", t.ResetsOut),
 		view.Count("tcp_active_opens", t.ActiveOpens), view.Count("tcp_passive_opens", t.PassiveOpens),
 		view.Count("tcp_failures", t.Failures), view.Count("tcp_open", uint64(t.Open)),
-		view.Count("tcp_time_wait", uint64(t.TimeWait)), view.Count("tcp_time_wait_overflows", t.TimeWaitOverflows),
+		view.Count("tcp_time_wait", uint64(t.TimeWait)), view.Count("tcp_time_wait_overflows", t.TimeWaitOverflows))
+	switch {
+	case v.IWARP != nil:
+		list = append(list, iwarpCounters(v.IWARP.Totals())...)
+	case v.RoCE != nil:
+		list = append(list, roceCounters(v.RoCE.Stats())...)
+		list = append(list, cmCounters(v.RoCECM.Stats())...)
+	}
+	return list
+}
+
+// iwarpCounters are those of the iWARP engine.
+func iwarpCounters(r iwarp.Totals) []view.Counter {
+	list := []view.Counter{
 		view.Count("rdma_fpdus_in", r.RxFPDUs), view.Count("rdma_fpdus_out", r.TxFPDUs),
 		view.Count("rdma_bytes_in", r.RxBytes), view.Count("rdma_bytes_out", r.TxBytes),
 		view.Count("rdma_crc_errors", r.CRCErrors), view.Count("rdma_terminates", r.Terminates),
-		view.Count("rdma_nudges", r.Nudges), view.Count("rdma_silent_evicted", r.Evicted))
-	list = append(list, view.Count("rdma_early_placed", r.OOOPlaced), view.Count("rdma_early_held", r.OOOHeld))
+		view.Count("rdma_nudges", r.Nudges), view.Count("rdma_silent_evicted", r.Evicted),
+		view.Count("rdma_early_placed", r.OOOPlaced), view.Count("rdma_early_held", r.OOOHeld),
+	}
 	for i, name := range iwarp.RefusalNames {
 		list = append(list, view.Count("rdma_early_refused_"+name, r.OOORefused[i]))
 	}
@@ -115,6 +133,7 @@ func (v *View) PortCounters() (c ib.PortCounters) {
 		}
 	}
 	c.RcvErrors = drops[drop.Malformed] + drops[drop.Oversize]
+	c.RcvErrors += drops[nicdrop.ICRC]
 	c.Downed = v.Verbs.Raised(verbs.EventPortError)
 	return c
 }

@@ -37,7 +37,16 @@ func (v *View) ShowDevice() []view.DeviceRow {
 	text("port_lid", "%d", p.LID)
 	text("port_sm_lid", "%d", p.SMLID)
 	for i, g := range v.Verbs.GIDs() {
+		if g == (verbs.GID{}) {
+			continue
+		}
 		text(fmt.Sprintf("gid[%d]", i), "%v", g)
+		if t := v.Verbs.GIDType(i); t != verbs.GIDPlain {
+			text(fmt.Sprintf("gid_type[%d]", i), "%v", t)
+		}
+		if e := v.Verbs.GIDEntry(i); e.Netdev != "" {
+			text(fmt.Sprintf("gid_netdev[%d]", i), "%s", e.Netdev)
+		}
 	}
 	for i, k := range v.Verbs.PKeys() {
 		if k != 0 {
@@ -63,11 +72,21 @@ func usageRows(v *verbs.Device) (rows []view.DeviceRow) {
 		rows = append(rows, view.DeviceRow{Name: strings.ToLower(u.Name), Used: new(u.Used), Limit: new(u.Limit),
 			Ever: new(int(u.Ever))})
 	}
-	rows = append(rows, view.DeviceRow{Name: "gid", Used: new(len(v.GIDs())), Limit: new(verbs.MaxGIDs)})
+	rows = append(rows, view.DeviceRow{Name: "gid", Used: new(usedGIDs(v)), Limit: new(verbs.MaxGIDs)})
 	for i, n := range v.Notifications() {
 		rows = append(rows, view.DeviceRow{Name: fmt.Sprintf("cnq[%d]", i), Value: "notifications", Ever: new(int(n))})
 	}
 	return rows
+}
+
+// usedGIDs is how many entries of the GID table are used.
+func usedGIDs(v *verbs.Device) (n int) {
+	for _, g := range v.GIDs() {
+		if g != (verbs.GID{}) {
+			n++
+		}
+	}
+	return n
 }
 
 func limitRows(a verbs.DeviceAttr) (rows []view.DeviceRow) {

@@ -24,7 +24,7 @@ func (v *View) LogEvent(e *cm.Entry) {
 	}
 	v.Common.Log.Append(msglog.CM, func(b []byte) []byte {
 		b = fmt.Appendf(b, "%v status %s", e.Event, e.Reason.Status())
-		if e.Reason != cm.NoReason {
+		if e.Reason != (cm.Reason{}) {
 			b = fmt.Appendf(b, " %v", e.Reason)
 		}
 		if e.ID != 0 {
@@ -71,7 +71,7 @@ func (v *View) NoteAsync(ev verbs.AsyncEvent) {
 		v.Common.Log.Say(msglog.Notice, msglog.WR, "async %v: %v", ev.Type, ev.Err)
 	}
 	if ev.Type == verbs.EventSRQLimit {
-		v.CM.Note(cm.EvSRQLimit, nil, nil, cm.NoReason, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(),
+		v.CM.Note(cm.EvSRQLimit, nil, nil, cm.Reason{}, fmt.Errorf("SRQ %d: %d receives left", ev.SRQ.Num(),
 			ev.SRQ.Len()))
 	}
 }
@@ -85,7 +85,7 @@ func (v *View) timeOf(t frame.Time) string {
 // from number seq on, in order.
 func (v *View) ShowEvents(seq uint64) []view.EventInfo {
 	return each(v.CM.Log().Since(seq), func(e cm.Entry) view.EventInfo {
-		i := view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: e.Event.String(), ID: e.ID, QP: e.QP,
+		i := view.EventInfo{Seq: e.Seq, Time: v.timeOf(e.At), Event: string(e.Event), ID: e.ID, QP: e.QP,
 			State: e.State,
 			Local: e.Local, Remote: e.Remote, Status: e.Reason.Status(), Reason: e.Reason.String(),
 			IRD: e.IRD, ORD: e.ORD, Private: e.PrivateLen}

@@ -15,11 +15,27 @@ type QPInfo = iwarp.QPInfo
 type CEPInfo = iwarp.CEPInfo
 
 // ShowQP describes the queue pairs in order of creation.
-func (v *View) ShowQP() []QPInfo { return v.IWARP.QPs() }
+func (v *View) ShowQP() []QPInfo {
+	switch {
+	case v.IWARP != nil:
+		return v.IWARP.QPs()
+	case v.RoCE != nil:
+		return v.fabricQPs()
+	}
+	return nil
+}
 
 // ShowCEP describes the listeners, then the connections, in order of
 // creation.
-func (v *View) ShowCEP() []CEPInfo { return v.IWARP.CEPs() }
+func (v *View) ShowCEP() []CEPInfo {
+	switch {
+	case v.IWARP != nil:
+		return v.IWARP.CEPs()
+	case v.RoCE != nil:
+		return v.fabricCEPs()
+	}
+	return nil
+}
 
 // ShowCQ describes the completion queues in order of creation.
 func (v *View) ShowCQ() []view.CQInfo {
@@ -62,9 +78,19 @@ func each[T, Info any](list []T, describe func(T) Info) []Info {
 // TCPConn is the TCP connection below an RDMA connection, nil if there is
 // none: for its state, and for parameters of its own such as TOS, keep-alive
 // or congestion control (toe.Conn.SetParams). Those that are set right after
-// Connect hold from the SYN on.
-func (v *View) TCPConn(id *cm.ID) *toe.Conn { return v.IWARP.TCP(id) }
+// Connect hold from the SYN on. Only iWARP has such connections.
+func (v *View) TCPConn(id *cm.ID) *toe.Conn {
+	if v.IWARP == nil {
+		return nil
+	}
+	return v.IWARP.TCP(id)
+}
 
 // TCPListener is the TCP listener below an RDMA listener: its parameters are
-// those of the connections that it accepts from then on.
-func (v *View) TCPListener(l *cm.Listener) *toe.Listener { return v.IWARP.TCPListener(l) }
+// those of the connections that it accepts from then on. It is nil without iWARP.
+func (v *View) TCPListener(l *cm.Listener) *toe.Listener {
+	if v.IWARP == nil {
+		return nil
+	}
+	return v.IWARP.TCPListener(l)
+}

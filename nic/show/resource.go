@@ -68,7 +68,7 @@ func (v *View) ShowResources() (list []view.ResourceInfo) {
 // ShowNeighbors lists the stations whose hardware addresses are known or asked for.
 func (v *View) ShowNeighbors() (list []view.NeighborInfo) {
 	for n := range v.IP.Neighbors() {
-		list = append(list, view.NeighborInfo{IP: n.IP, MAC: n.MAC, State: n.State})
+		list = append(list, view.NeighborInfo{IP: n.IP, VLAN: n.VLAN, MAC: n.MAC, State: n.State})
 	}
 	return list
 }

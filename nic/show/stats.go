@@ -22,7 +22,7 @@ func (v *View) ShowStats() []view.StatInfo {
 	list = append(list,
 		view.StatInfo{Name: "tcp_socket", Now: t.Open - t.TimeWait, Ever: t.ActiveOpens + t.PassiveOpens})
 	phases := map[string]int{}
-	for _, c := range v.IWARP.CEPs() {
+	for _, c := range v.ShowCEP() {
 		phases[c.Phase]++
 	}
 	list = append(list,
@@ -32,8 +32,8 @@ func (v *View) ShowStats() []view.StatInfo {
 			Ever: t.ActiveOpens + t.PassiveOpens},
 		view.StatInfo{Name: "cep_connected", Now: phases["full operation"], Ever: v.CM.Established()},
 		view.StatInfo{Name: "cep_closing", Now: phases["closing"], Ever: v.CM.Counted(cm.EvClose)})
-	for ev := range cm.NumDeviceEvents {
-		list = append(list, view.StatInfo{Name: "event_" + strings.ToLower(ev.String()), Ever: v.CM.Counted(ev)})
+	for _, ev := range v.CM.Events() {
+		list = append(list, view.StatInfo{Name: "event_" + strings.ToLower(string(ev)), Ever: v.CM.Counted(ev)})
 	}
 	return list
 }

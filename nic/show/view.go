@@ -9,6 +9,9 @@ import (
 	"tapir/nic/iwarp"
 	"tapir/nic/port"
 	"tapir/nic/ptp"
+	"tapir/nic/roce"
+	"tapir/nic/roce/gid"
+	"tapir/nic/roce/ibcm"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 )
@@ -19,12 +22,18 @@ type View struct {
 	CM    *cm.Manager
 	// IP are the addresses and what reaches them, PTP the hardware clock and
 	// who uses it.
-	IP  *ip.Layer
+	IP  *ip.Stack
 	PTP *ptp.Service
 	// Hardware is the function of the device that the NIC is.
 	Hardware hardware.Function
 
-	IWARP      *iwarp.Engine
+	// IWARP and RoCE are the transports of RDMA: at most one is there, as the personality says.
+	IWARP *iwarp.Engine
+	RoCE  *roce.Engine
+	// RoCECM is RoCE's connection manager, GIDs its GID table.
+	RoCECM *ibcm.Engine
+	GIDs   gid.Table
+
 	TCPEngine  *toe.Engine
 	Common     port.Common
 	Wire, Host *port.Port // Host does not exist without a host TAP

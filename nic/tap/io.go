@@ -53,10 +53,11 @@ func (t *TAP) readVnet(f *frame.Frame) error {
 }
 
 // Write sends f to the kernel side. On a plain queue, work that the sender
-// left in f.Offload is done first, so that the kernel sees true frames.
+// left in f.Offload is done first, so that the kernel sees true frames; on others if it is one
+// that the kernel cannot do.
 func (t *TAP) Write(f *frame.Frame) error {
 	switch {
-	case t.vnet:
+	case t.vnet && (t.uso || f.GSO != frame.GSOUDP):
 		return t.writeVnet(f)
 	case f.NeedsCsum || f.GSO != frame.GSONone:
 		return t.writeSegments(f)
@@ -81,7 +82,7 @@ func (t *TAP) writeSegments(f *frame.Frame) error {
 	i := 0
 	err := t.split.Split(f.Offload, f.Bytes(), func(seg []byte) {
 		if failed == nil && i >= t.sent {
-			if failed = t.write(seg); failed == nil {
+			if failed = t.writePlain(seg); failed == nil {
 				t.sent++
 			}
 		}
@@ -94,6 +95,14 @@ func (t *TAP) writeSegments(f *frame.Frame) error {
 		t.sent = 0
 	}
 	return failed
+}
+
+// writePlain writes a frame on which no work is left.
+func (t *TAP) writePlain(b []byte) error {
+	if t.vnet {
+		b = append(make([]byte, virtio.HeaderLen, virtio.HeaderLen+len(b)), b...)
+	}
+	return t.write(b)
 }
 
 func (t *TAP) write(b []byte) error {

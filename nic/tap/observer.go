@@ -45,12 +45,22 @@ const eventPort = 319
 // Observe opens an observer of the interface called name, in the network
 // namespace of the calling thread. It needs CAP_NET_RAW.
 func Observe(name string, tunnels ...Tunnel) (*Observer, error) {
+	return observe(name, true, tunnels)
+}
+
+// ObserveKernelSide is Observe for who uses the interface as the kernel does, by packet
+// sockets: what the kernel receives is what it reads.
+func ObserveKernelSide(name string, tunnels ...Tunnel) (*Observer, error) {
+	return observe(name, false, tunnels)
+}
+
+func observe(name string, far bool, tunnels []Tunnel) (*Observer, error) {
 	o := &Observer{tunnels: tunnels, received: sighter{fd: -1}, sent: sighter{fd: -1}}
 	ifi, err := net.InterfaceByName(name)
 	if err != nil {
 		return nil, fmt.Errorf("observe %s: %w", name, err)
 	}
-	if err := errors.Join(o.received.open(ifi.Index, o, true), o.sent.open(ifi.Index, o, false)); err != nil {
+	if err := errors.Join(o.received.open(ifi.Index, o, far), o.sent.open(ifi.Index, o, !far)); err != nil {
 		o.Close()
 		if errors.Is(err, unix.EPERM) {
 			return nil,

@@ -26,6 +26,7 @@ var (
 	ErrOversize = errors.New("tap: the frame is longer than the buffer")
 	ErrRefused  = errors.New("tap: the kernel refused the frame")
 	ErrGone     = errors.New("the TAP was removed")
+	ErrRemoved  = errors.New("the interface was removed")
 
 	// ErrNoDriver says that this host or container has no /dev/net/tun.
 	ErrNoDriver = errors.New("no /dev/net/tun: load the driver with `modprobe tun`; " +
@@ -58,6 +59,58 @@ type Buffered interface {
 	Buffered() bool
 }
 
+// Batcher is a Queue that can hold long frames back, so that one system call sends several.
+type Batcher interface {
+	// Batch has Write hold frames back from now on, until Flush or a short frame.
+	Batch()
+	// Flush sends what Write holds back. After ErrAgain it goes on where it was.
+	Flush() error
+}
+
+// Sleeper is a Queue whose descriptor polls readable only for those who said that they
+// sleep, and stands for reading and writing alike.
+type Sleeper interface {
+	// Ready reports whether Read or, with write, the Write that answered ErrAgain may have
+	// success now. sleep: if not, the descriptor polls readable as soon as that changes.
+	Ready(sleep, write bool) bool
+}
+
+// Ring is a Queue in memory that the other end writes: Buffered tells of its next frame
+// without a system call.
+type Ring interface {
+	Buffered
+	// InMemory does nothing.
+	InMemory()
+}
+
+// Wire is a Queue whose other end another process has, without an interface of the kernel.
+type Wire interface {
+	Queue
+	// MTU is the longest IP packet, in octets, that the way to the other end takes; 0: any.
+	MTU() int
+	// Counters are what the wire counts.
+	Counters() []Counter
+}
+
+// Counter is something that a Wire counts.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
+
+// Plugged is a Wire with a link state: whether the other end is there.
+type Plugged interface {
+	// OnCarrier has fn called, on the thread that uses the wire, when the other end comes
+	// or goes, and returns whether it is there or about to be.
+	OnCarrier(fn func(up bool)) (expected bool)
+}
+
+// Carrier is a Queue that can pull its end out, which the other end notices, and plug it in again.
+type Carrier interface {
+	// SetCarrier belongs to the thread that uses the queue.
+	SetCarrier(on bool) error
+}
+
 // Config says which TAP to open and how.
 type Config struct {
 	// Name of the TAP to make or find, at most 15 octets. Empty lets the
@@ -79,6 +132,7 @@ type TAP struct {
 	name    string
 	renamed atomic.Pointer[string]
 	vnet    bool
+	uso     bool // the kernel takes super-frames of UDP
 	multi   bool // multi_queue
 	created bool
 	sent    int // segments of the frame in hand that are out already
@@ -191,6 +245,7 @@ func openVnet(name string, multi bool) (*TAP, error) {
 	if err != nil {
 		return nil, err
 	}
+	uso := false
 	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
 	if multi {
 		flags |= unix.IFF_MULTI_QUEUE
@@ -201,25 +256,30 @@ func openVnet(name string, multi bool) (*TAP, error) {
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr)
 	}
 	if err == nil {
-		err = setVnet(fd, true)
+		uso, err = setVnet(fd, true)
 	}
 	if err != nil {
 		unix.Close(fd)
 		return nil, err
 	}
-	return &TAP{fd: fd, name: ifr.Name(), vnet: true}, nil
+	return &TAP{fd: fd, name: ifr.Name(), vnet: true, uso: uso}, nil
 }
 
-// setVnet fixes the header's length and says what the kernel may leave to us.
-func setVnet(fd int, offload bool) error {
+// setVnet fixes the header's length and says what the kernel may leave to us; uso: super-frames of
+// UDP, too, in both directions.
+func setVnet(fd int, offload bool) (uso bool, err error) {
 	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETVNETHDRSZ, virtio.HeaderLen); err != nil {
-		return fmt.Errorf("TUNSETVNETHDRSZ: %w", err)
+		return false, fmt.Errorf("TUNSETVNETHDRSZ: %w", err)
 	}
 	flags := 0
 	if offload {
 		flags = unix.TUN_F_CSUM | unix.TUN_F_TSO4 | unix.TUN_F_TSO6
+		// Super-frames of UDP come with Linux 6.2; before, the kernel cuts them.
+		if setOffload(fd, flags|unix.TUN_F_USO4|unix.TUN_F_USO6) == nil {
+			return true, nil
+		}
 	}
-	return setOffload(fd, flags)
+	return false, setOffload(fd, flags)
 }
 
 func setOffload(fd, flags int) error {
@@ -253,7 +313,7 @@ func adopt(cfg Config) (*TAP, error) {
 			"it with that flag", cfg.FD, name)
 	}
 	if t.vnet {
-		err = setVnet(t.fd, cfg.Vnet)
+		t.uso, err = setVnet(t.fd, cfg.Vnet)
 	} else {
 		err = setOffload(t.fd, 0)
 	}

@@ -9,6 +9,7 @@ import (
 	"tapir/nic/nicdrop"
 	"tapir/nic/pacing"
 	"tapir/nic/port"
+	"tapir/nic/roce/dcqcn"
 	"tapir/nic/toe"
 	"tapir/nic/toe/schedule"
 	"tapir/wire/drop"
@@ -20,7 +21,7 @@ import (
 
 // Env is what TCP needs of the NIC around it.
 type Env struct {
-	IP    *ip.Layer
+	IP    *ip.Stack
 	Wire  *port.Port
 	Notes *frame.Notes
 	Sched *pacing.Node // paces what the engine sends
@@ -28,6 +29,7 @@ type Env struct {
 	Shared bool
 	// Segments is how many segments a frame holds at most.
 	Segments func() int
+	DCQCN    dcqcn.Params // of RoCE
 }
 
 // TCP joins the TCP engine with the internet layer.

@@ -22,6 +22,7 @@ import (
 	"tapir/nic/uapi/ucma"
 	"tapir/nic/uapi/uverbs"
 	"tapir/nic/umode/proxy"
+	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -37,9 +38,13 @@ type far struct {
 }
 
 // newFar starts a NIC on one end of a wire.
-func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string) *far {
+func newFar(t *testing.T, layer *node.Layer, wire *link.WireEnd, ip string, personality verbs.Personality) *far {
 	t.Helper()
-	n, err := nicnode.Start(t.Context(), nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}, node.Env{Wire: wire, Layer: layer})
+	cfg := nicconf.Config{Name: wire.Name(), IP: []netip.Prefix{netip.MustParsePrefix(ip)}}
+	if err := cfg.Set("personality", personality.String()); err != nil {
+		t.Fatal(err)
+	}
+	n, err := nicnode.Start(t.Context(), cfg, node.Env{Wire: wire, Layer: layer})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +85,7 @@ func (f *far) run(t *testing.T, fn func(now frame.Time)) {
 }
 
 // nics are two NICs on a wire.
-func nics(t *testing.T) (a, b *far) {
+func nics(t *testing.T, p verbs.Personality) (a, b *far) {
 	t.Helper()
 	ends := [2]*link.WireEnd{}
 	var err error
@@ -88,7 +93,7 @@ func nics(t *testing.T) (a, b *far) {
 		t.Fatal(err)
 	}
 	layer := node.NewLayer()
-	return newFar(t, layer, ends[0], "10.0.0.1/24"), newFar(t, layer, ends[1], "10.0.0.2/24")
+	return newFar(t, layer, ends[0], "10.0.0.1/24", p), newFar(t, layer, ends[1], "10.0.0.2/24", p)
 }
 
 // thread is the NIC's as the proxy needs it.

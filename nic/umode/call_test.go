@@ -35,8 +35,10 @@ func (r *record) take() []string {
 
 // The creation of a completion queue takes the steps of the HCA driver kit's
 // section 2.4, "Allocating CQ memory in user mode", in that order.
-func TestTenStepsOfCQCreation(t *testing.T) {
-	one, _ := nics(t)
+func TestTenStepsOfCQCreation(t *testing.T) { over(t, testTenStepsOfCQCreation) }
+
+func testTenStepsOfCQCreation(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	var r record
 	steps := map[Step]string{
 		StepCall:   "1 the application calls the user-mode access layer",
@@ -81,8 +83,10 @@ func TestTenStepsOfCQCreation(t *testing.T) {
 	}})
 	must[*CQ](t)(c.CreateCQ(100, nil))
 	want := []string{
-		steps[StepCall], steps[StepPre], steps[StepProxy], kernel[uverbs.StepProxy], kernel[uverbs.StepAccess], kernel[uverbs.StepDriver],
-		kernel[uverbs.StepCreated], kernel[uverbs.StepTracked], kernel[uverbs.StepAnswered], steps[StepPost], steps[StepReturn],
+		steps[StepCall], steps[StepPre], steps[StepProxy], kernel[uverbs.StepProxy],
+		kernel[uverbs.StepAccess], kernel[uverbs.StepDriver],
+		kernel[uverbs.StepCreated], kernel[uverbs.StepTracked], kernel[uverbs.StepAnswered],
+		steps[StepPost], steps[StepReturn],
 	}
 	if got := r.take(); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
@@ -136,7 +140,8 @@ func useAll(t *testing.T, c *Context) {
 	plain := must[*QP](t)(s.pd.CreateQP(QPConfig{SendCQ: s.cq, RecvCQ: s.cq}))
 	w := must[*MW](t)(s.pd.AllocMW(verbs.MWType1))
 	of := must[*CQ](t)(s.pd.CreateCQ(16, nil))
-	pages := must[*MR](t)(s.pd.RegPages(PageList{Space: s.mr.Bytes(), Pages: []uint64{4096}, PageSize: 4096, Length: 10}, 0, 0))
+	pages := must[*MR](t)(s.pd.RegPages(PageList{Space: s.mr.Bytes(), Pages: []uint64{4096}, PageSize: 4096, Length: 10},
+		0, 0))
 	shared := must[*MR](t)(s.pd.RegShared(pages, 0, 0))
 	if err := s.pd.AllocRDD(); !errors.Is(err, verbs.ErrUnsupported) {
 		t.Errorf("a domain of reliable datagrams: %v", err)
@@ -169,7 +174,8 @@ func useAll(t *testing.T, c *Context) {
 	if n, err := s.cq.Poll(wcs[:]); err != nil || n != 1 || wcs[0].Status != verbs.StatusFlushed || wcs[0].QP != plain {
 		t.Errorf("%d completions, %+v: %v", n, wcs[0].WC, err)
 	}
-	for _, err := range []error{of.Destroy(), shared.Dereg(), pages.Dereg(), w.Dealloc(), plain.Destroy(), s.qp.Destroy(), s.qp.cfg.SRQ.Destroy(), s.mr.Dereg(), s.cq.Destroy(), s.pd.Dealloc(), c.Close()} {
+	for _, err := range []error{of.Destroy(), shared.Dereg(), pages.Dereg(), w.Dealloc(), plain.Destroy(), s.qp.Destroy(),
+		s.qp.cfg.SRQ.Destroy(), s.mr.Dereg(), s.cq.Destroy(), s.pd.Dealloc(), c.Close()} {
 		if err != nil {
 			t.Error(err)
 		}
@@ -177,8 +183,10 @@ func useAll(t *testing.T, c *Context) {
 }
 
 // Every verb has both triggers, and each runs once per call.
-func TestTriggersOfEveryVerb(t *testing.T) {
-	one, _ := nics(t)
+func TestTriggersOfEveryVerb(t *testing.T) { over(t, testTriggersOfEveryVerb) }
+
+func testTriggersOfEveryVerb(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	w := newWatched()
 	useAll(t, one.open(t, Options{Triggers: &w.Triggers}))
 	for v := range NumVerbs {
@@ -193,8 +201,10 @@ func TestTriggersOfEveryVerb(t *testing.T) {
 
 // A failed pre keeps the verb from the NIC; after a failed post nothing of it
 // is left.
-func TestTriggersThatFail(t *testing.T) {
-	one, _ := nics(t)
+func TestTriggersThatFail(t *testing.T) { over(t, testTriggersThatFail) }
+
+func testTriggersThatFail(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	w := newWatched()
 	c := one.open(t, Options{Triggers: &w.Triggers})
 	s := newSide(t, c, false)
@@ -228,7 +238,8 @@ func TestTriggersThatFail(t *testing.T) {
 		w.failPre, w.failPost = verb, NumVerbs
 		err := create()
 		if objects, made := count(); !errors.Is(err, errLibrary) || objects != before || made != 0 || w.post[verb] != posts {
-			t.Errorf("%v after a failed pre: %v, %d objects of %d, %d commands, post ran %d times", verb, err, objects, before, made, w.post[verb]-posts)
+			t.Errorf("%v after a failed pre: %v, %d objects of %d, %d commands, post ran %d times", verb, err, objects, before,
+				made, w.post[verb]-posts)
 		}
 		w.failPre, w.failPost = NumVerbs, verb
 		err = create()

@@ -78,7 +78,7 @@ func (p *Params) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := abi.ConnParam{QPNum: p.QP.num, SRQ: flag(p.QP.cfg.SRQ != nil), Valid: 1,
+	a := abi.ConnParam{QPNum: p.QP.num, SRQ: flag(p.QP.cfg.SRQ != nil), Valid: abi.NICMoves,
 		Retries: 7, RNRRetry: 7} // which iWARP has no use for
 	a.SetData(p.PrivateData)
 	for _, reads := range [...]struct {
@@ -126,8 +126,9 @@ func (c *Context) manager() (*manager, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
-	m := &manager{file: f, events: eventfile.New(f.os, false), ids: map[uint64]*ID{}, listeners: map[uint64]*Listener{},
-		changed: make(chan struct{}), done: make(chan struct{})}
+	m := &manager{file: f, events: eventfile.New(f.os, false), ids: map[uint64]*ID{},
+		listeners: map[uint64]*Listener{},
+		changed:   make(chan struct{}), done: make(chan struct{})}
 	ctx, stop := context.WithCancel(context.Background())
 	m.stop = stop
 	go m.receive(ctx)
@@ -214,15 +215,16 @@ func (m *manager) wait(ctx context.Context, done func() bool) error {
 
 // take sorts an event to its id.
 func (m *manager) take(ev *abi.CMEvent) {
-	private := slices.Clone(ev.Param.Data())
+	param := ev.Conn()
+	private := slices.Clone(param.Data())
 	orphan := false // the request of a listener that was closed meanwhile
 	m.change(func() {
 		id, l := m.ids[ev.UID], m.listeners[ev.UID]
 		switch {
 		case l != nil && ev.Event == cmConnectRequest:
 			m.uids++
-			id = &ID{m: m, uid: m.uids, num: ev.ID, state: cm.Requested, private: private, ird: ev.Param.IRD,
-				ord: ev.Param.ORD}
+			id = &ID{m: m, uid: m.uids, num: ev.ID, state: cm.Requested, private: private, ird: param.IRD,
+				ord: param.ORD}
 			m.ids[id.uid] = id
 			l.requests = append(l.requests, id)
 		case l != nil:

@@ -49,10 +49,10 @@ func (id *ID) event(ev *abi.CMEvent, private []byte) {
 	case cmAddrResolved, cmRouteResolved:
 		id.step = ev.Event
 	case cmEstablished:
-		id.state, id.ird, id.ord = cm.Connected, ev.Param.IRD, ev.Param.ORD
-		if id.qp != nil && len(private) > 0 {
+		if id.state == cm.Connecting && len(private) > 0 { // an accepted one keeps that of its request
 			id.private = private
 		}
+		id.state, id.ird, id.ord = cm.Connected, ev.Conn().IRD, ev.Conn().ORD
 	case cmDisconnected:
 		id.state = cm.Closing
 	case cmTimewaitExit:
@@ -147,7 +147,8 @@ func (id *ID) connect(ctx context.Context, remote netip.AddrPort, p *Params) err
 		return cm.ErrState
 	}
 	id.m.change(func() { id.qp, id.state = p.QP, cm.Connecting })
-	err = id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num, resolveTime))
+	err = id.resolve(ctx, cmAddrResolved, cmResolveIP, fields(sockaddr(p.Local), sockaddr(remote), id.num,
+		resolveTime))
 	if err == nil {
 		err = id.resolve(ctx, cmRouteResolved, cmResolveRoute, fields(id.num, resolveTime))
 	}

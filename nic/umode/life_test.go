@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -20,8 +21,8 @@ import (
 // A connection ends: both sides are told, what was posted is flushed, and so
 // is what is posted afterwards; then everything can be given back.
 func TestDisconnect(t *testing.T) {
-	both(t, func(t *testing.T, o Options) {
-		a, b := pair(t, o, false)
+	both(t, func(t *testing.T, p verbs.Personality, o Options) {
+		a, b := pair(t, p, o, false)
 		b.recv(verbs.RecvWR{ID: 1})
 		if err := a.id.Disconnect(); err != nil {
 			t.Fatal(err)
@@ -37,7 +38,8 @@ func TestDisconnect(t *testing.T) {
 		if attr := must[verbs.QPAttr](t)(b.qp.Query()); attr.State != verbs.Err || attr.MaxSend < 200 {
 			t.Errorf("%+v", attr)
 		}
-		for _, err := range []error{b.qp.Destroy(), b.id.Destroy(), b.cq.Destroy(), b.mr.Dereg(), b.pd.Dealloc(), b.ch.Close(), b.ctx.Close()} {
+		for _, err := range []error{b.qp.Destroy(), b.id.Destroy(), b.cq.Destroy(), b.mr.Dereg(), b.pd.Dealloc(),
+			b.ch.Close(), b.ctx.Close()} {
 			if err != nil {
 				t.Error(err)
 			}
@@ -46,8 +48,10 @@ func TestDisconnect(t *testing.T) {
 }
 
 // A program that just ends: its peer is told, and nothing of it is left.
-func TestKilled(t *testing.T) {
-	one, two := nics(t)
+func TestKilled(t *testing.T) { over(t, testKilled) }
+
+func testKilled(t *testing.T, p verbs.Personality) {
+	one, two := nics(t, p)
 	a, b := newSide(t, one.open(t, Options{}), false), newSide(t, two.open(t, Options{}), false)
 	connect(t, a, b)
 	b.recv(verbs.RecvWR{ID: 1})
@@ -79,8 +83,10 @@ func (f *far) empty(t *testing.T) {
 }
 
 // Why a connection could not be made.
-func TestRefused(t *testing.T) {
-	one, two := nics(t)
+func TestRefused(t *testing.T) { over(t, testRefused) }
+
+func testRefused(t *testing.T, p verbs.Personality) {
+	one, two := nics(t, p)
 	a, b := newSide(t, one.open(t, Options{}), false), newSide(t, two.open(t, Options{}), false)
 	at := netip.MustParseAddrPort("10.0.0.2:9999")
 	id := must[*ID](t)(a.ctx.NewID())
@@ -101,7 +107,9 @@ func TestRefused(t *testing.T) {
 		}
 	}()
 	id = must[*ID](t)(a.ctx.NewID())
-	if err := id.Connect(soon(t), at, Params{QP: a.qp}); !errors.Is(err, cm.ErrRejected) || errors.Is(err, cm.ErrRefused) || string(id.PrivateData()) != "not today" {
+	err := id.Connect(soon(t), at, Params{QP: a.qp})
+	said := strings.TrimRight(string(id.PrivateData()), "\x00") // which fill the message of RoCE
+	if !errors.Is(err, cm.ErrRejected) || errors.Is(err, cm.ErrRefused) || said != "not today" {
 		t.Errorf("rejected: %v, %q", err, id.PrivateData())
 	}
 	if _, err := b.ctx.Listen(netip.MustParseAddrPort("10.9.9.9:1"), 1); err == nil {
@@ -121,8 +129,10 @@ func TestRefused(t *testing.T) {
 }
 
 // Waiting for a completion ends with its context, and the next wait works.
-func TestCancelledWait(t *testing.T) {
-	a, b := pair(t, Options{}, false)
+func TestCancelledWait(t *testing.T) { over(t, testCancelledWait) }
+
+func testCancelledWait(t *testing.T, p verbs.Personality) {
+	a, b := pair(t, p, Options{}, false)
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		if _, err := b.cq.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -143,8 +153,10 @@ func TestCancelledWait(t *testing.T) {
 }
 
 // Memory: only what Alloc returned, as long as it is there.
-func TestMemory(t *testing.T) {
-	one, _ := nics(t)
+func TestMemory(t *testing.T) { over(t, testMemory) }
+
+func testMemory(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	s := newSide(t, one.open(t, Options{}), false)
 	if _, err := s.pd.RegMR(make([]byte, 100), 0); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("memory of the heap: %v", err)
@@ -161,7 +173,8 @@ func TestMemory(t *testing.T) {
 		t.Errorf("free under a region: %v", err)
 	}
 	rkey, rights := mr.RKey(), verbs.LocalWrite|verbs.ZeroBased
-	if err := mr.Rereg(Rereg{Memory: mem[:100], Access: &rights}); err != nil || mr.RKey() == rkey || mr.Addr() != 0 || mr.Len() != 100 {
+	if err := mr.Rereg(Rereg{Memory: mem[:100], Access: &rights}); err != nil || mr.RKey() == rkey || mr.Addr() != 0 ||
+		mr.Len() != 100 {
 		t.Errorf("reregistered: %v, key %#x after %#x, %d octets at %#x", err, mr.RKey(), rkey, mr.Len(), mr.Addr())
 	}
 	bad := verbs.RemoteWrite
@@ -183,8 +196,10 @@ func TestMemory(t *testing.T) {
 }
 
 // What the NIC says of itself is what it says in its own process.
-func TestQueries(t *testing.T) {
-	one, _ := nics(t)
+func TestQueries(t *testing.T) { over(t, testQueries) }
+
+func testQueries(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	c := one.open(t, Options{})
 	var want verbs.DeviceAttr
 	var port verbs.PortAttr
@@ -194,9 +209,9 @@ func TestQueries(t *testing.T) {
 		got.MaxSRQWR != want.MaxSRQWR || got.MaxIRD != want.MaxIRD || got.Ports != 1 || got.CNQs != want.CNQs {
 		t.Errorf("device %+v, want %+v", got, want)
 	}
-	p := must[verbs.PortAttr](t)(c.QueryPort(1))
-	if p.State != port.State || p.Phys != port.Phys || p.MaxMsg != port.MaxMsg {
-		t.Errorf("port %+v, want %+v", p, port)
+	q := must[verbs.PortAttr](t)(c.QueryPort(1))
+	if q.State != port.State || q.Phys != port.Phys || q.MaxMsg != port.MaxMsg {
+		t.Errorf("port %+v, want %+v", q, port)
 	}
 	if _, err := c.QueryPort(2); !errors.Is(err, verbs.ErrInvalid) {
 		t.Errorf("port 2: %v", err)
@@ -205,8 +220,10 @@ func TestQueries(t *testing.T) {
 
 // A NIC that is taken away while programs use it: they are told, what they
 // have can be given back, and nothing new can be had.
-func TestHotRemoval(t *testing.T) {
-	a, b := pair(t, Options{}, false)
+func TestHotRemoval(t *testing.T) { over(t, testHotRemoval) }
+
+func testHotRemoval(t *testing.T, p verbs.Personality) {
+	a, b := pair(t, p, Options{}, false)
 	b.recv(verbs.RecvWR{ID: 1})
 	gone := b.nic
 	gone.Unplug()
@@ -229,8 +246,10 @@ func TestHotRemoval(t *testing.T) {
 }
 
 // Several goroutines use one context.
-func TestConcurrentUse(t *testing.T) {
-	one, _ := nics(t)
+func TestConcurrentUse(t *testing.T) { over(t, testConcurrentUse) }
+
+func testConcurrentUse(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	c := one.open(t, Options{})
 	pd := must[*PD](t)(c.AllocPD())
 	ch := must[*CompChannel](t)(c.CreateCompChannel())
@@ -285,8 +304,10 @@ func TestConcurrentUse(t *testing.T) {
 }
 
 // Reads that a connection allows: the NIC's limits, what was asked for, none.
-func TestReadDepths(t *testing.T) {
-	one, two := nics(t)
+func TestReadDepths(t *testing.T) { over(t, testReadDepths) }
+
+func testReadDepths(t *testing.T, p verbs.Personality) {
+	one, two := nics(t, p)
 	limits := must[verbs.DeviceAttr](t)(one.open(t, Options{}).Query())
 	for _, c := range []struct {
 		ask      uint16
@@ -296,7 +317,8 @@ func TestReadDepths(t *testing.T) {
 		a.reads, b.reads = c.ask, c.ask
 		connect(t, a, b)
 		for _, s := range []*side{a, b} {
-			if ird, ord := s.id.Reads(); ird != c.ird && (c.ask != cm.NoReads || ird > 1) || ord != c.ord { // one Read may have to say that the peer is ready
+			// one Read may have to say that the peer is ready
+			if ird, ord := s.id.Reads(); ird != c.ird && (c.ask != cm.NoReads || ird > 1) || ord != c.ord {
 				t.Errorf("asked for %d: IRD %d, ORD %d, want %d and %d", c.ask, ird, ord, c.ird, c.ord)
 			}
 			if err := s.id.Destroy(); err != nil {
@@ -314,8 +336,10 @@ func TestReadDepths(t *testing.T) {
 }
 
 // A request that comes when its listener is closed already is not left over.
-func TestRequestOfAClosedListener(t *testing.T) {
-	one, _ := nics(t)
+func TestRequestOfAClosedListener(t *testing.T) { over(t, testRequestOfAClosedListener) }
+
+func testRequestOfAClosedListener(t *testing.T, p verbs.Personality) {
+	one, _ := nics(t, p)
 	c := one.open(t, Options{})
 	m := must[*manager](t)(c.manager())
 	num := must[uint32](t)(m.createID(func(uint64) {}))

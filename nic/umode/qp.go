@@ -105,13 +105,25 @@ func (q *QP) SetBypass(b QPBypass) { q.bypass = b }
 
 // Attributes of modify_qp.
 const (
-	qpState  = 1 << 0
-	qpAccess = 1 << 3
+	qpState     = 1 << 0
+	qpAccess    = 1 << 3
+	qpPKeyIndex = 1 << 4
+	qpPort      = 1 << 5
 )
 
 // Modify moves the queue pair to another state; which ones an owner may ask
-// for is verbs.QP.Modify's business.
-func (q *QP) Modify(to verbs.State) error { return q.modify(qpState, to, 0) }
+// for is verbs.QP.Modify's business. As there, a move to Init takes the first P_Key,
+// port 1 and the rights of before.
+func (q *QP) Modify(to verbs.State) error {
+	if to != verbs.Init {
+		return q.modify(qpState, to, 0)
+	}
+	a, err := q.Query()
+	if err != nil {
+		return err
+	}
+	return q.modify(qpState|qpPKeyIndex|qpPort|qpAccess, to, a.Access)
+}
 
 // SetAccess limits what the peer may do through the queue pair.
 func (q *QP) SetAccess(a verbs.Access) error { return q.modify(qpAccess, 0, a) }
@@ -119,7 +131,7 @@ func (q *QP) SetAccess(a verbs.Access) error { return q.modify(qpAccess, 0, a) }
 func (q *QP) modify(mask uint32, state verbs.State, access verbs.Access) error {
 	var dest [64]byte
 	return q.ctx.do(ModifyQP, q, fields(dest[:], q.handle, mask, make([]byte, 16), uint32(access),
-		uint32(0), uint8(state), make([]byte, 15)))
+		uint32(0), uint8(state), make([]byte, 7), uint8(1), make([]byte, 7))) // 1: the port
 }
 
 // Query returns the queue pair's attributes, as far as the command carries

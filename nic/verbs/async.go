@@ -37,3 +37,6 @@ func (q *QP) DestroyAsync(done func(error)) { q.dev.destroyAsync(q.Destroy, done
 
 // DestroyAsync is Destroy, asynchronously.
 func (s *SRQ) DestroyAsync(done func(error)) { s.pd.dev.destroyAsync(s.Destroy, done) }
+
+// DestroyAsync is Destroy, asynchronously.
+func (a *AH) DestroyAsync(done func(error)) { a.dev.destroyAsync(a.Destroy, done) }

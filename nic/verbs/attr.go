@@ -13,13 +13,17 @@ type Personality uint8
 
 const (
 	IWARP    Personality = iota // RDMA over TCP
+	RoCE                        // RDMA over Converged Ethernet: InfiniBand transport over UDP or Ethernet
 	Ethernet                    // no RDMA: every object is refused with ErrNotStarted
 )
 
-func (p Personality) String() string { return [...]string{"iwarp", "eth"}[p] }
+var personalities = [...]string{"iwarp", "roce", "eth"}
 
-// ICIDsPerQP is the number of connection contexts that a queue pair costs.
-func (p Personality) ICIDsPerQP() int { return [...]int{1, 0}[p] }
+func (p Personality) String() string { return enum.Name(personalities[:], p, "personality %d") }
+
+// ICIDsPerQP is the number of connection contexts that a queue pair costs: with RoCE one
+// for its responder, even, and the next for its requester.
+func (p Personality) ICIDsPerQP() int { return [...]int{1, 2, 0}[p] }
 
 // Identity is what a device says of itself.
 type Identity struct {
@@ -85,10 +89,14 @@ const rnicCaps = CapShutdownPort | CapPortActiveEvent | CapPortChangeEvent | Cap
 
 // caps adds what depends on the transport.
 func (d *Device) caps() Caps {
+	caps := rnicCaps
 	if d.ops.Has(OpCompSwap) && d.ops.Has(OpFetchAdd) {
-		return rnicCaps | CapAtomics
+		caps |= CapAtomics
 	}
-	return rnicCaps
+	if d.fabric != nil {
+		caps |= CapRNRNak | CapBadPKeyCounter
+	}
+	return caps
 }
 
 // DeviceAttr is what query_device tells.
@@ -102,9 +110,11 @@ type DeviceAttr struct {
 	MaxMRSize       uint64 // octets
 	PageSizes       uint64 // bit n: pages of 2^n octets
 	MaxDeviceIRD    int    // inbound Reads of all queue pairs together
-	MaxAH           int    // 0: an RNIC has no address handles
+	MaxAH           int    // 0 with iWARP, which has no address handles
 	MaxRDD          int    // 0: nor reliable datagram domains
-	MaxMcastGroups  int    // 0: nor multicast
+	MaxMcastGroups  int    // 0 with iWARP: no multicast
+	MaxMcastQPs     int    // attached to each group
+	MaxXRCD         int    // 0 with iWARP: no XRC domains
 	MaxPKeys        int
 	ReservedLKey    uint32
 	AckDelay        uint8 // 4.096 us times 2 to this power
@@ -124,9 +134,13 @@ func (d *Device) Identity() Identity { return d.identity }
 
 // Attr returns the device's attributes.
 func (d *Device) Attr() DeviceAttr {
-	return DeviceAttr{
+	a := DeviceAttr{
 		Identity: d.identity, Limits: d.limits, SystemImageGUID: d.identity.GUID, Caps: d.caps(),
 		Ports: 1, CNQs: len(d.cnqs), MaxMRSize: math.MaxUint64, PageSizes: 0xfffff000,
 		MaxDeviceIRD: d.limits.MaxQP * d.limits.MaxIRD, MaxPKeys: len(d.Port.pkeys), AckDelay: 15,
 	}
+	if l := &d.limits; d.fabric != nil {
+		a.MaxAH, a.MaxXRCD, a.MaxMcastGroups, a.MaxMcastQPs = l.MaxAH, l.MaxXRCD, l.MaxMcast, l.MaxMcastQP
+	}
+	return a
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -326,8 +327,11 @@ func TestFailFlushesOnceAndDestroysStillWork(t *testing.T) {
 
 func TestUnsupported(t *testing.T) {
 	o := open(t, NewDevice(Limits{}, rand.NewPCG(0, 1)))
+	_, domain := o.ctx.AllocXRCD()
+	_, handle := o.pd.CreateAH(qpattr.Path{})
+	_, datagram := o.pd.CreateQP(QPConfig{Type: qpattr.UD, SendCQ: o.cq, RecvCQ: o.cq})
 	for i, err := range []error{
-		o.pd.AllocRDD(), o.ctx.AllocXRCD(), o.pd.CreateAH(GID{}), o.qp.AttachMcast(GID{}), o.qp.DetachMcast(GID{}),
+		o.pd.AllocRDD(), domain, handle, datagram, o.qp.ModifyAttr(Init, &qpattr.Attr{}, 0), o.qp.AttachMcast(GID{}), o.qp.DetachMcast(GID{}),
 	} {
 		if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "EOPNOTSUPP") {
 			t.Errorf("%d: %v", i, err)

@@ -25,6 +25,9 @@ type Limits struct {
 	MaxIRD                                    int // inbound RDMA Reads per queue pair
 	MaxORD                                    int // outbound RDMA Reads per queue pair
 	MaxMsg                                    uint32
+	// With a transport that is a Fabric only:
+	MaxAH, MaxXRCD       int
+	MaxMcast, MaxMcastQP int // multicast groups, and queue pairs attached to each
 }
 
 // DefaultLimits are the limits that the Linux siw driver reports, with more
@@ -36,6 +39,7 @@ func DefaultLimits() Limits {
 		MaxContext: 1024, MaxCNQ: 8,
 		MaxQPWR: 32768, MaxSRQWR: 327680, MaxCQE: 3276800, MaxSGE: 6, MaxSGERead: 6,
 		MaxPages: 1024, MaxInline: 256, MaxIRD: 128, MaxORD: 128, MaxMsg: 1<<32 - 1,
+		MaxAH: 102400, MaxXRCD: 1024, MaxMcast: 8192, MaxMcastQP: 56,
 	}
 }
 
@@ -47,7 +51,8 @@ func (l Limits) withDefaults() Limits {
 		{&l.MaxContext, &def.MaxContext}, {&l.MaxCNQ, &def.MaxCNQ}, {&l.MaxQPWR, &def.MaxQPWR},
 		{&l.MaxSRQWR, &def.MaxSRQWR}, {&l.MaxCQE, &def.MaxCQE}, {&l.MaxSGE, &def.MaxSGE},
 		{&l.MaxSGERead, &def.MaxSGERead}, {&l.MaxInline, &def.MaxInline},
-		{&l.MaxIRD, &def.MaxIRD}, {&l.MaxORD, &def.MaxORD},
+		{&l.MaxIRD, &def.MaxIRD}, {&l.MaxORD, &def.MaxORD}, {&l.MaxAH, &def.MaxAH}, {&l.MaxXRCD, &def.MaxXRCD},
+		{&l.MaxMcast, &def.MaxMcast}, {&l.MaxMcastQP, &def.MaxMcastQP},
 	} {
 		*f.have = cmp.Or(*f.have, *f.def)
 	}
@@ -59,6 +64,7 @@ func (l Limits) withDefaults() Limits {
 type Device struct {
 	Port
 	dispatcher
+	*fabric // nil: the transport is none
 
 	limits    Limits
 	transport Transport
@@ -69,6 +75,7 @@ type Device struct {
 	log       *msglog.Log
 
 	writes   writeBatch
+	ahead    readAhead
 	regions  map[uint32]*Region // by STag index
 	lookedUp *Region            // the one last: mostly the next one, too
 	stags    secret.Source
@@ -94,6 +101,8 @@ type Device struct {
 	srqs     roster.Roster[SRQ]
 	mrs      roster.Roster[MR]
 	mws      roster.Roster[MW]
+	ahs      roster.Roster[AH]
+	xrcds    roster.Roster[XRCD]
 }
 
 // NewDevice returns a device that is started with as many CNQs as the limits

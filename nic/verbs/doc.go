@@ -22,6 +22,12 @@
 // Load and Store; QP.NextRecv, RecvWQE.Place and QP.FinishRecv; and
 // QP.InvalidateRemote.
 //
+// A transport that is a Fabric (fabric.go) is one in the manner of InfiniBand:
+// queue pairs have types (QPConfig.Type), their owners move them with
+// QP.ModifyAttr, and there are address handles (PD.CreateAH), multicast groups
+// (QP.AttachMcast) and XRC domains (Context.AllocXRCD). iWARP is none and refuses
+// all of these.
+//
 // The terms are those of the InfiniBand verbs; where iWARP differs (queue
 // pair states, STags) the mapping of the Linux RDMA core is used. Nothing
 // here locks or starts a goroutine: all calls belong to the NIC's loop.

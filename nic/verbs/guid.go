@@ -40,6 +40,27 @@ func ParseGUID(s string) (g GUID, err error) {
 // GID is a 128-bit address of a port, in network order.
 type GID [16]byte
 
+// GIDType is what packets an entry of a GID table stands for.
+type GIDType uint8
+
+const (
+	GIDPlain GIDType = iota // of an RNIC, whose packets carry no GID
+	RoCEv1                  // EtherType 0x8915
+	RoCEv2                  // UDP port 4791
+)
+
+// String is t as the kernel's files gid_attrs/types write it.
+func (t GIDType) String() string { return [...]string{"IB/RoCE v1", "IB/RoCE v1", "RoCE v2"}[t] }
+
+// GIDEntry is an entry of a port's GID table; with a zero GID it is empty.
+type GIDEntry struct {
+	GID  GID
+	Type GIDType
+	VLAN uint16 // 802.1Q id of packets from the entry's address; 0: untagged
+	// Netdev is the name of the VLAN's interface, empty for that of the NIC.
+	Netdev string
+}
+
 // GIDFromMAC is the first GID of an RNIC's port: the MAC address, then zeros,
 // as Linux iWARP drivers report it.
 func GIDFromMAC(m ether.Addr) (g GID) {

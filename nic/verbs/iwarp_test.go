@@ -47,6 +47,9 @@ func newCable(devs [2]*verbs.Device) fabric {
 	return c
 }
 
+// Stream implements fabric.
+func (c *cable) Stream() bool { return true }
+
 // Connect implements fabric.
 func (c *cable) Connect(t testing.TB, a, b *verbs.QP, run func(func() bool)) {
 	up, at := 0, netip.AddrPortFrom(c.end[1].addr, 7471)

@@ -85,6 +85,9 @@ func (d *Device) Objects() []Leak {
 	for _, q := range d.qps.All() {
 		add(kindQP, q.num, q.pd.ctx, "%v", q.state)
 	}
+	for _, a := range d.ahs.All() {
+		add(kindAH, a.num, a.pd.ctx, "%v", GID(a.path.DGID))
+	}
 	for _, s := range d.srqs.All() {
 		add(kindSRQ, s.num, s.pd.ctx, "%d receives", s.Len())
 	}
@@ -96,6 +99,9 @@ func (d *Device) Objects() []Leak {
 	}
 	for _, c := range d.cqs.All() {
 		add(kindCQ, c.num, c.ctx, "%d completions", c.count)
+	}
+	for _, x := range d.xrcds.All() {
+		add(kindXRCD, x.num, x.Owner(), "")
 	}
 	for _, p := range d.pds.All() {
 		add(kindPD, p.num, p.ctx, "")
@@ -115,10 +121,12 @@ func (d *Device) Reclaim(c *Context) error {
 		return fmt.Errorf("reclaim: %w", ErrInCallback)
 	}
 	reclaim(d.qps.All(), func(q *QP) bool { return c == nil || q.pd.ctx == c }, (*QP).Destroy)
+	reclaim(d.ahs.All(), func(a *AH) bool { return c == nil || a.pd.ctx == c }, (*AH).Destroy)
 	reclaim(d.srqs.All(), func(s *SRQ) bool { return c == nil || s.pd.ctx == c }, (*SRQ).Destroy)
 	reclaim(d.mws.All(), func(w *MW) bool { return c == nil || w.pd.ctx == c }, (*MW).Dealloc)
 	reclaim(d.mrs.All(), func(m *MR) bool { return c == nil || m.pd.ctx == c }, (*MR).Dereg)
 	reclaim(d.cqs.All(), func(q *CQ) bool { return c == nil || q.ctx == c }, (*CQ).Destroy)
+	reclaim(d.xrcds.All(), func(x *XRCD) bool { return c == nil || x.Owner() == c }, (*XRCD).Dealloc)
 	reclaim(d.pds.All(), func(p *PD) bool { return c == nil || p.ctx == c }, (*PD).Dealloc)
 	reclaim(d.contexts.All(), func(x *Context) bool { return c == nil || x == c }, (*Context).Close)
 	return nil
@@ -181,6 +189,9 @@ func (d *Device) Usage() []Usage {
 	most := d.limits.most()
 	list := make([]Usage, 0, numKinds+1)
 	for k, name := range kindNames {
+		if d.fabric == nil && kind(k) > kindSRQ {
+			break
+		}
 		list = append(list, Usage{name, d.objects[k], most[k], d.nextNum[k]})
 	}
 	icids := d.identity.Personality.ICIDsPerQP()

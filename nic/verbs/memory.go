@@ -14,6 +14,18 @@ type Memory interface {
 	WriteAt(p []byte, off uint64) error
 }
 
+// Scattered is Memory of another process that takes octets for several places in one call.
+type Scattered interface {
+	// WriteScattered copies p to the places, one behind the other, each as WriteAt does.
+	WriteScattered(p []byte, places []Place) error
+}
+
+// Place is where N octets go.
+type Place struct {
+	Off uint64
+	N   int
+}
+
 // Bytes is memory of this process.
 type Bytes []byte
 

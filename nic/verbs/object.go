@@ -12,14 +12,16 @@ const (
 	kindCQ
 	kindQP
 	kindSRQ
+	kindAH
+	kindXRCD
 	numKinds
 )
 
-var kindNames = [numKinds]string{"context", "PD", "MR", "MW", "CQ", "QP", "SRQ"}
+var kindNames = [numKinds]string{"context", "PD", "MR", "MW", "CQ", "QP", "SRQ", "AH", "XRCD"}
 
 // most are the limits of each kind.
 func (l *Limits) most() [numKinds]int {
-	return [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxMW, l.MaxCQ, l.MaxQP, l.MaxSRQ}
+	return [numKinds]int{l.MaxContext, l.MaxPD, l.MaxMR, l.MaxMW, l.MaxCQ, l.MaxQP, l.MaxSRQ, l.MaxAH, l.MaxXRCD}
 }
 
 // object is what all objects of a device have.

@@ -8,7 +8,7 @@ type Opcode uint8
 const (
 	OpSend           Opcode = iota // Send, or with Solicited: Send with Solicited Event
 	OpSendInv                      // Send with Invalidate, or with Solicited: with both
-	OpSendImm                      // Immediate Data without payload (RFC 7306 section 6)
+	OpSendImm                      // Immediate Data without payload (RFC 7306 section 6); with a Fabric a Send with it
 	OpWrite                        // RDMA Write
 	OpWriteImm                     // RDMA Write, then Immediate Data
 	OpRead                         // RDMA Read

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/enum"
 )
 
@@ -13,8 +14,8 @@ const MaxGIDs = 128
 // MaxGUIDs is the number of GUIDs of a port: its own and seven aliases.
 const MaxGUIDs = 8
 
-// MaxPKeys is the length of a port's partition key table. An RNIC knows no
-// partitions: it keeps the keys, and no packet carries one.
+// MaxPKeys is the length of a port's partition key table. The packets of RoCE carry a
+// key of it. An RNIC of iWARP knows no partitions: it keeps the keys.
 const MaxPKeys = 32
 
 // DefaultPKey is the full member of the default partition.
@@ -60,7 +61,7 @@ type PortAttr struct {
 	GIDs         int // entries in use
 	GIDTable     int // length of the table
 	PKeyTable    int
-	BadPKeys     uint32 // always 0: no packet of iWARP carries a PKey
+	BadPKeys     uint32 // packets with a partition key that matches none; no packet of iWARP carries one
 }
 
 // Port is the one port of a device.
@@ -79,8 +80,10 @@ type Port struct {
 	addrs    []GID // own ones: of the MAC and the IP addresses
 	aliases  [MaxGUIDs]GUID
 	pkeys    [MaxPKeys]uint16
-	gids     []GID // the table
+	gids     []GID      // the table
+	entries  []GIDEntry // the same, as SetGIDs was given it; nil: plain ones
 	open     func(bool)
+	badPKeys uint32
 }
 
 // newPort is a port whose link is up, as that of a device without a NIC.
@@ -103,15 +106,72 @@ func (p *Port) PortAttr() PortAttr {
 	return PortAttr{
 		State: p.state, Phys: p.phys, MTU: p.mtu, MaxMsg: p.dev.limits.MaxMsg, LID: p.lid, SMLID: p.smLID,
 		LMC: p.lmc, SubnetPrefix: p.prefix, GIDs: len(p.gids), GIDTable: MaxGIDs, PKeyTable: MaxPKeys,
+		BadPKeys: p.badPKeys,
 	}
 }
 
+// CountBadPKey counts a packet with a partition key that matches none.
+func (p *Port) CountBadPKey() { p.badPKeys++ }
+
 // GIDs returns the used part of the port's GID table: that of the MAC address,
-// those of the IP addresses, then those of alias GUIDs. Borrowed.
+// those of the IP addresses, then those of alias GUIDs; with RoCE as SetGIDs says, a zero
+// GID is an empty entry. Borrowed.
 func (p *Port) GIDs() []GID { return p.gids }
+
+// GIDType is the type of entry i of the GID table.
+func (p *Port) GIDType(i int) GIDType {
+	return p.GIDEntry(i).Type
+}
+
+// GIDEntry is entry i of the GID table, zero beyond its end.
+func (p *Port) GIDEntry(i int) (e GIDEntry) {
+	switch {
+	case i < len(p.entries):
+		return p.entries[i]
+	case i < len(p.gids):
+		e.GID = p.gids[i]
+	}
+	return e
+}
+
+// SetGIDs sets the table of a port that keeps it elsewhere, as RoCE does: entries with a
+// zero GID are empty. EventGIDChange if the table changed.
+func (p *Port) SetGIDs(table []GIDEntry) {
+	if p.entries != nil && slices.Equal(table, p.entries) {
+		return
+	}
+	p.entries, p.gids = table, make([]GID, len(table))
+	for i, e := range table {
+		p.gids[i] = e.GID
+	}
+	p.dev.Async(AsyncEvent{Type: EventGIDChange, Port: 1})
+}
 
 // PKeys returns the port's partition key table, borrowed; 0 is a free entry.
 func (p *Port) PKeys() []uint16 { return p.pkeys[:] }
+
+// HasPKey tells whether an entry of the port's partition key table is in use.
+func (p *Port) HasPKey(i uint16) bool { return int(i) < len(p.pkeys) && p.pkeys[i] != 0 }
+
+// fullMember is the bit of a partition key that tells full members from limited ones.
+const fullMember = 0x8000
+
+// PKeysMatch tells whether two partition keys are of the same partition and one is a
+// full member (InfiniBand Architecture 1.3, section 10.9.3).
+func PKeysMatch(a, b uint16) bool {
+	return a&^fullMember == b&^fullMember && a&^fullMember != 0 && (a|b)&fullMember != 0
+}
+
+// MatchPKey is the index of the table's entry that matches a packet's key, of a full
+// member if there is one; false: the port is not in the partition.
+func (p *Port) MatchPKey(key uint16) (index uint16, ok bool) {
+	for i, k := range p.pkeys {
+		if PKeysMatch(k, key) && (!ok || k&fullMember != 0 && p.pkeys[index]&fullMember == 0) {
+			index, ok = uint16(i), true
+		}
+	}
+	return index, ok
+}
 
 // GUIDs returns the port's GUIDs: the device's own, then the aliases; zero is
 // a free entry.
@@ -127,6 +187,20 @@ func (p *Port) OnPort(h func(open bool)) { p.open = h }
 
 // SetMTU tells the octets of IP that the link carries.
 func (p *Port) SetMTU(octets int) { p.mtu = octets }
+
+// roceHeaders is what of the octets of IP a packet of RoCE v2 over IPv6 takes at most:
+// IPv6 40, UDP 8, BTH 12, RETH 16, ImmDt 4, ICRC 4.
+const roceHeaders = 84
+
+// PathMTU is the longest payload of a packet, 256 to 4096 octets, that the link carries
+// with RoCE: the port's active MTU.
+func (p *Port) PathMTU() int {
+	octets := qpattr.MTUOctets(5)
+	for octets > qpattr.MTUOctets(1) && octets > p.mtu-roceHeaders {
+		octets /= 2
+	}
+	return octets
+}
 
 // SetCarrier tells that the physical link came up or went down. A port that
 // no manager has set a state of becomes active by itself.
@@ -184,7 +258,10 @@ func (p *Port) rebuildGIDs() {
 			table = append(table, aliasGID(p.prefix, g))
 		}
 	}
-	table = table[:min(len(table), MaxGIDs)]
+	p.setTable(table[:min(len(table), MaxGIDs)])
+}
+
+func (p *Port) setTable(table []GID) {
 	if slices.Equal(table, p.gids) {
 		return
 	}
@@ -293,5 +370,7 @@ func (p *Port) modifyTables(mod *PortMod) {
 	}
 	copy(p.aliases[mod.AliasFirst:], mod.Aliases)
 	p.aliases[0] = GUID{}
-	p.rebuildGIDs()
+	if p.entries == nil {
+		p.rebuildGIDs()
+	}
 }

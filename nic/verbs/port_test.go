@@ -70,6 +70,19 @@ func TestCarrierMovesThePort(t *testing.T) {
 	}
 }
 
+// Keys match within a partition unless both are limited members; of several entries a full
+// member is taken.
+func TestPartitionKeysMatch(t *testing.T) {
+	p := newPorted(t)
+	ok(t, p.ModifyPort(PortMod{PKeys: []uint16{0x0001, 0x8001, 0, 0x7fff}}))
+	for key, want := range map[uint16]int{0x8001: 1, 0x0001: 1, 0xffff: 3, 0x7fff: -1, 0x8002: -1, 0x8000: -1, 0: -1} {
+		i, found := p.MatchPKey(key)
+		if found != (want >= 0) || found && int(i) != want {
+			t.Errorf("%#04x: entry %d, %v, want %d", key, i, found, want)
+		}
+	}
+}
+
 // A manager that takes the port down must arm and activate it.
 func TestManagerMovesThePort(t *testing.T) {
 	p := newPorted(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
 	"tapir/wire/list"
 )
@@ -63,17 +64,19 @@ var (
 
 // QPConfig describes a queue pair to be created.
 type QPConfig struct {
-	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ // receives come from it, if set
-	MaxSend        int  // work requests outstanding; 0 = 16
-	MaxRecv        int  // 0 = 16
-	MaxSGE         int  // elements per work request; 0 = 1
-	MaxInline      int  // octets of inline data; 0 = none
-	SignalAll      bool // every send completes visibly
-	Context        any  // the owner's
+	Type           qpattr.Type // RC unless the transport is a Fabric
+	SendCQ, RecvCQ *CQ         // both needed, but by an XRC target
+	XRCD           *XRCD       // of an XRC target
+	SRQ            *SRQ        // receives come from it, if set
+	MaxSend        int         // work requests outstanding; 0 = 16
+	MaxRecv        int         // 0 = 16
+	MaxSGE         int         // elements per work request; 0 = 1
+	MaxInline      int         // octets of inline data; 0 = none
+	SignalAll      bool        // every send completes visibly
+	Context        any         // the owner's
 }
 
-// QP is a reliable connected queue pair.
+// QP is a queue pair.
 type QP struct {
 	object
 	pd       *PD
@@ -84,6 +87,7 @@ type QP struct {
 	errFlush bool   // in Device.errFlush
 	access   Access // what the peer may at most do
 	rateLimit
+	service
 	windows list.List[MW] // of type 2, bound through the queue pair
 
 	// Context is the owner's; nothing here looks at it.
@@ -106,19 +110,20 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		return nil, err
 	}
 	qp := &QP{object: o, pd: p, cfg: cfg, access: remoteAccess, Context: cfg.Context}
-	qp.rateLimit.q = qp
-	if qp.cid, err = d.conns.CreateQP(qp); err != nil {
+	qp.rateLimit.q, qp.service.q = qp, qp
+	if err = d.fabric.number(qp); err == nil {
+		if qp.cid, err = d.conns.CreateQP(qp); err != nil {
+			d.fabric.forget(qp)
+		}
+	}
+	if err != nil {
 		qp.unmade()
 		return nil, fmt.Errorf("create QP: %w", err)
 	}
 	qp.sq.limit, qp.rq.limit = cfg.MaxSend, cfg.MaxRecv
 	qp.endpoint = d.transport.NewEndpoint(qp)
 	p.qps++
-	cfg.SendCQ.refs++
-	cfg.RecvCQ.refs++
-	if cfg.SRQ != nil {
-		cfg.SRQ.refs++
-	}
+	cfg.hold(1)
 	d.qps.Add(qp.num, qp)
 	return qp, nil
 }
@@ -141,6 +146,8 @@ func (c *QPConfig) check(p *PD) error {
 	switch {
 	case p.dead:
 		return fmt.Errorf("PD %d: %w", p.num, ErrDestroyed)
+	case c.Type == qpattr.XRCTarget:
+		return c.checkType(p.dev)
 	case c.SendCQ == nil || c.RecvCQ == nil:
 		return fmt.Errorf("send and receive CQ are needed: %w", ErrInvalid)
 	case c.SendCQ.dead || c.RecvCQ.dead:
@@ -152,7 +159,23 @@ func (c *QPConfig) check(p *PD) error {
 	case c.SRQ != nil && (c.SRQ.dead || c.SRQ.pd.dev != p.dev):
 		return fmt.Errorf("SRQ destroyed or of another device: %w", ErrInvalid)
 	}
-	return nil
+	return c.checkType(p.dev)
+}
+
+// hold counts, or with -1 no longer counts, the queue pair at what it uses.
+func (c *QPConfig) hold(n int) {
+	if c.SendCQ != nil {
+		c.SendCQ.refs += n
+	}
+	if c.RecvCQ != nil {
+		c.RecvCQ.refs += n
+	}
+	if c.SRQ != nil {
+		c.SRQ.refs += n
+	}
+	if c.XRCD != nil {
+		c.XRCD.refs += n
+	}
 }
 
 // State returns the queue pair's state.
@@ -218,10 +241,13 @@ func (q *QP) SetAccess(a Access) error {
 // Modify moves the queue pair on its owner's behalf: Reset to Init before it
 // is connected, RTS to SQD to close it gracefully (queued sends are finished
 // first), Err or Reset to abort. RTR and RTS are reached only through the
-// connection manager.
+// connection manager, unless the transport is a Fabric: see ModifyAttr.
 func (q *QP) Modify(to State) error {
 	if q.dead {
 		return fmt.Errorf("modify QP %d: %w", q.num, ErrDestroyed)
+	}
+	if q.dev.fabric != nil {
+		return q.modifyFabric(to)
 	}
 	if to < numStates && ownerStays[q.state]&(1<<to) != 0 {
 		return nil
@@ -272,15 +298,18 @@ func (q *QP) move(to State) {
 }
 
 // Transition moves the queue pair on the transport's behalf. Entering Err
-// flushes. It reports whether the state allowed it.
+// flushes; entering SQE with a Fabric flushes the send queue. It reports whether the state allowed it.
 func (q *QP) Transition(to State) bool {
 	if q.dead || transportMoves[q.state]&(1<<to) == 0 {
 		return false
 	}
 	q.state = to
 	q.dev.conns.MovedQP(q)
-	if to == Err {
+	switch {
+	case to == Err:
 		q.Flush()
+	case to == SQE && q.dev.fabric != nil:
+		q.flushSends()
 	}
 	return true
 }
@@ -298,17 +327,17 @@ func (q *QP) Destroy() error {
 		q.sq.at(seq).EndLoan()
 	}
 	q.state = Reset
-	q.cfg.SendCQ.purge(q)
-	q.cfg.RecvCQ.purge(q)
+	q.dev.fabric.forget(q)
+	for _, cq := range []*CQ{q.cfg.SendCQ, q.cfg.RecvCQ} {
+		if cq != nil {
+			cq.purge(q)
+		}
+	}
 	for w := range q.windows.All {
 		w.unbind()
 	}
 	q.pd.qps--
-	q.cfg.SendCQ.refs--
-	q.cfg.RecvCQ.refs--
-	if q.cfg.SRQ != nil {
-		q.cfg.SRQ.refs--
-	}
+	q.cfg.hold(-1)
 	q.gone()
 	q.dev.qps.Remove(q.num)
 	q.dev.gone[0] += q.sq.tail
@@ -333,5 +362,5 @@ func (q *QP) Flush() {
 }
 
 func (q *QP) flushRecv(r *RecvWQE) {
-	q.cfg.RecvCQ.push(WC{ID: r.ID, QP: q, Status: StatusFlushed, Opcode: WCRecv})
+	q.recvCQ().push(WC{ID: r.ID, QP: q, Status: StatusFlushed, Opcode: WCRecv})
 }

@@ -1,6 +1,10 @@
 package verbs
 
-import "fmt"
+import (
+	"fmt"
+
+	"tapir/nic/verbs/qpattr"
+)
 
 // RecvWR is a request to a receive queue. PostRecv copies it.
 type RecvWR struct {
@@ -31,6 +35,10 @@ type RecvDone struct {
 	WithImm     bool
 	Solicited   bool
 	Write       bool // the message was a Write with immediate data
+	GRH         bool // the first 40 octets are the global route header or IP header
+	SL          uint8
+	PKeyIndex   uint16
+	SrcQP       uint32 // sender's number, of a datagram
 }
 
 // recvQueue is a ring that grows up to its limit.
@@ -94,6 +102,8 @@ func (q *QP) checkRecv(wr *RecvWR) error {
 	switch {
 	case q.dead:
 		return ErrDestroyed
+	case q.cfg.Type == qpattr.XRCInitiator || q.cfg.Type == qpattr.XRCTarget:
+		return fmt.Errorf("a QP of type %v has no receive queue: %w", q.cfg.Type, ErrInvalid)
 	case q.cfg.SRQ != nil:
 		return fmt.Errorf("receives of this QP come from an SRQ: %w", ErrInvalid)
 	case q.state == Reset:
@@ -107,13 +117,18 @@ func (q *QP) RecvsPending() int { return q.rq.len() }
 
 // NextRecv returns the request for the next message, its memory resolved, or
 // nil when none is posted. It stays current until FinishRecv. A fault means
-// that its elements are not writable, or that the request is malformed.
+// that its elements are not writable, or that the request is malformed; with
+// nil, that the shared queue has failed.
 func (q *QP) NextRecv() (*RecvWQE, Fault) {
 	r := &q.rq
 	var w *RecvWQE
+	srq := q.srq()
 	switch {
-	case q.cfg.SRQ != nil:
-		if !r.srqTaken && !q.cfg.SRQ.take(&r.fromSRQ) {
+	case srq != nil:
+		if !r.srqTaken && !srq.take(&r.fromSRQ) {
+			if srq.failed {
+				return nil, FaultMalformed
+			}
 			return nil, FaultNone
 		}
 		r.srqTaken = true
@@ -127,8 +142,8 @@ func (q *QP) NextRecv() (*RecvWQE, Fault) {
 		return w, FaultMalformed
 	}
 	pd := q.pd
-	if q.cfg.SRQ != nil {
-		pd = q.cfg.SRQ.pd
+	if srq != nil {
+		pd = srq.pd
 	}
 	var f Fault
 	w.spans, f = q.dev.resolve(w.spans[:0], pd, w.sges, LocalWrite)
@@ -165,9 +180,10 @@ func (q *QP) FinishRecv(done RecvDone) {
 	if done.Write {
 		op = WCRecvWrite
 	}
-	q.cfg.RecvCQ.push(WC{
+	q.recvCQ().push(WC{
 		ID: w.ID, QP: q, ByteLen: done.ByteLen, Status: done.Status, Opcode: op,
 		Invalidated: done.Invalidated, WithInv: done.WithInv,
 		Imm: done.Imm, WithImm: done.WithImm, Solicited: done.Solicited,
+		GRH: done.GRH, SL: done.SL, PKeyIndex: done.PKeyIndex, SrcQP: done.SrcQP,
 	})
 }

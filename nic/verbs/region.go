@@ -147,7 +147,7 @@ func (r *Region) reaches(q *QP) bool {
 	if r.qp != nil && r.qp != q {
 		return false
 	}
-	return r.pd == q.pd || r.window != nil && r.window.kind == MWType2A
+	return r.pd == q.remotePD() || r.window != nil && r.window.kind == MWType2A
 }
 
 func (r *Region) check(addr, n uint64, need Access) Fault {

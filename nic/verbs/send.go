@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tapir/nic/msglog"
+	"tapir/nic/verbs/qpattr"
 )
 
 // SendWR is a request to the send queue. PostSend copies it, with all that it
@@ -19,10 +20,15 @@ type SendWR struct {
 	RemoteAddr uint64 // of Writes, Reads and atomics
 	RKey       uint32 // of Writes, Reads and atomics
 	Invalidate uint32 // STag: the peer's of OpSendInv, this side's of OpLocalInv
-	Imm        uint64 // of OpSendImm and OpWriteImm; its octets travel big-endian
+	Imm        uint64 // of OpSendImm and OpWriteImm; its octets travel big-endian, with a Fabric the lower four
 	Atomic     Operands
 	Reg        *FastReg // of OpRegMR
 	Bind       *Bind    // of OpBindMW
+
+	AH         *AH    // of datagrams
+	RemoteQPN  uint32 // of datagrams, 24 bits
+	RemoteQKey uint32 // of datagrams; with the highest bit set the queue pair's own counts
+	RemoteSRQ  uint32 // of XRC, 24 bits: the shared receive queue at the peer
 }
 
 // SendWQE is a request in the send queue: what a transport works on. It is
@@ -33,6 +39,7 @@ type SendWQE struct {
 	Seq     uint64 // position in the send queue, from 0
 	Length  uint64 // octets of the message
 	Status  Status // outcome, when done
+	q       *QP
 	refused Status // not StatusSuccess: it could not be posted, completes so
 	done    bool
 	begun   bool
@@ -107,6 +114,9 @@ func (q *QP) maySend() error {
 	switch {
 	case q.dead:
 		return ErrDestroyed
+	case q.cfg.Type == qpattr.XRCTarget:
+		return fmt.Errorf("a QP of type %v has no send queue: %w", q.cfg.Type, ErrInvalid)
+	case q.state == SQD && q.dev.fabric != nil:
 	case q.state != RTS && q.state != Err && q.state != SQE:
 		return fmt.Errorf("%v: %w", q.state, ErrState)
 	}
@@ -126,6 +136,11 @@ func (q *QP) checkSend(wr *SendWR, verb bool) error {
 	}
 	if err := q.checkData(wr); err != nil {
 		return err
+	}
+	if q.dev.fabric != nil {
+		if err := q.checkService(wr); err != nil {
+			return err
+		}
 	}
 	switch {
 	case wr.Opcode == OpRegMR:
@@ -149,8 +164,9 @@ func (q *QP) checkData(wr *SendWR) error {
 	case traits.reads:
 		most = min(most, q.dev.limits.MaxSGERead)
 	}
+	noData := traits.noData && !(wr.Opcode == OpSendImm && q.dev.fabric != nil)
 	switch {
-	case traits.noData && (inline || len(wr.SGEs) > 0):
+	case noData && (inline || len(wr.SGEs) > 0):
 		return fmt.Errorf("%v with data: %w", wr.Opcode, ErrInvalid)
 	case inline && traits.noInline:
 		return fmt.Errorf("inline %v: %w", wr.Opcode, ErrInvalid)
@@ -182,10 +198,11 @@ func (q *QP) enqueue(wr *SendWR) {
 	w := s.at(s.tail)
 	sges, inline, spans, local := w.sges[:0], w.inline[:0], w.spans[:0], w.local
 	// Field by field, so that the caller's slices need not outlive the call.
-	*w = SendWQE{Seq: s.tail, spans: spans, local: local}
+	*w = SendWQE{Seq: s.tail, q: q, spans: spans, local: local}
 	w.ID, w.Opcode, w.Flags = wr.ID, wr.Opcode, wr.Flags
 	w.RemoteAddr, w.RKey, w.Invalidate, w.Imm = wr.RemoteAddr, wr.RKey, wr.Invalidate, wr.Imm
 	w.Atomic = wr.Atomic.normal(wr.Opcode)
+	w.AH, w.RemoteQPN, w.RemoteQKey, w.RemoteSRQ = wr.AH, wr.RemoteQPN, wr.RemoteQKey, wr.RemoteSRQ
 	w.copyLocal(wr)
 	if wr.Flags&Inline != 0 {
 		inline = append(inline, wr.Inline...)
@@ -337,6 +354,9 @@ func (w *SendWQE) Fetch(p []byte, off uint64) error {
 	if w.Flags&Inline != 0 {
 		copy(p, w.Inline[off:])
 		return nil
+	}
+	if w.short() {
+		return w.q.dev.ahead.fetch(w, p, off)
 	}
 	return copySpans(w.spans, p, off, false)
 }

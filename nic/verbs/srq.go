@@ -8,9 +8,11 @@ type SRQ struct {
 	pd     *PD
 	rq     recvQueue
 	maxSGE int
-	watch  int  // EventSRQLimit below this many receives; 0 = off
-	cid    int  // of its context
-	failed bool // EventSRQError was raised
+	watch  int   // EventSRQLimit below this many receives; 0 = off
+	cid    int   // of its context
+	xrcd   *XRCD // nil: an ordinary one
+	cq     *CQ   // with xrcd: where messages complete
+	failed bool  // EventSRQError was raised
 
 	// Context is the owner's; nothing here looks at it.
 	Context any
@@ -99,6 +101,10 @@ func (s *SRQ) Destroy() error {
 		return err
 	}
 	s.dev.conns.DestroySRQ(s)
+	if s.xrcd != nil {
+		s.xrcd.refs--
+		s.cq.refs--
+	}
 	s.gone()
 	s.dev.srqs.Remove(s.num)
 	s.dev.gone[2] += s.rq.tail

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
 )
 
@@ -17,6 +18,9 @@ import (
 type fabric interface {
 	// Connect connects two queue pairs; run lets things happen until done.
 	Connect(t testing.TB, a, b *verbs.QP, run func(done func() bool))
+	// Stream tells whether a connection is a stream, as with TCP: its end, and why, is
+	// known to both sides. Else queue pairs fail each for itself, the peer by time-outs.
+	Stream() bool
 	// Step lets a little happen and reports whether anything did.
 	Step() (now frame.Time, busy bool)
 }
@@ -28,6 +32,9 @@ func newWires(devs [2]*verbs.Device) fabric { return wires{newMemory(devs[0]), n
 
 func (w wires) Connect(_ testing.TB, a, b *verbs.QP, _ func(func() bool)) { link(a, b) }
 
+// Stream implements fabric.
+func (w wires) Stream() bool { return true }
+
 func (w wires) Step() (frame.Time, bool) {
 	busy := w[0].Poll()
 	return 1, w[1].Poll() || busy
@@ -38,7 +45,7 @@ func TestTransports(t *testing.T) {
 	for _, tr := range []struct {
 		name string
 		open func(devs [2]*verbs.Device) fabric
-	}{{"memory", newWires}, {"iwarp", newCable}} {
+	}{{"memory", newWires}, {"iwarp", newCable}, {"roce", newEthernet}} {
 		for _, c := range []struct {
 			name string
 			run  func(*testing.T, *world)
@@ -263,7 +270,7 @@ func testSends(t *testing.T, w *world) {
 		t.Errorf("solicited: %+v", r[:2])
 	case !r[2].WithInv || r[2].Invalidated != extra.RKey() || extra.Valid():
 		t.Errorf("invalidated: %+v", r[2])
-	case !r[3].WithImm || r[3].Imm != imm.Imm || r[3].Opcode != verbs.WCRecv:
+	case !r[3].WithImm || uint32(r[3].Imm) != uint32(imm.Imm) || r[3].Opcode != verbs.WCRecv:
 		t.Errorf("immediate data: %+v", r[3])
 	case !r[4].WithImm || r[4].Imm != 9 || r[4].Opcode != verbs.WCRecvWrite:
 		t.Errorf("Write with immediate data: %+v", r[4])
@@ -313,6 +320,9 @@ func testAtomics(t *testing.T, w *world) {
 			0xff00ff, 0xff12ff},
 		{verbs.OpMaskedFetchAdd, verbs.Operands{CompareAdd: 0x0101, CompareAddMask: 0x8080}, 0xff12ff, 0xff1300},
 	} {
+		if !w.a.dev.Opcodes().Has(c.op) {
+			continue
+		}
 		wr := w.wr(uint64(i), c.op, 8, 8)
 		wr.Atomic = c.v
 		w.post(w.a, wr)
@@ -373,6 +383,9 @@ func testSRQ(t *testing.T, w *world) {
 		t.Errorf("%d receives left", w.b.srq.Len())
 	}
 	check(t, w.a.qp.Modify(verbs.Err))
+	if !w.fab.Stream() {
+		check(t, w.b.qp.Modify(verbs.Err))
+	}
 	w.failed()
 	w.until("last WQE", func() bool { return slices.Contains(w.b.events, verbs.EventLastWQE) })
 	if w.b.srq.Len() != 2 {
@@ -389,7 +402,9 @@ func testBadRead(t *testing.T, w *world) {
 	w.want(w.a, []uint64{1, 2}, verbs.StatusRemoteAccess, verbs.StatusFlushed)
 	w.failed()
 	w.until("event", func() bool { return slices.Contains(w.b.events, verbs.EventQPAccessError) })
-	w.until("event", func() bool { return slices.Contains(w.a.events, verbs.EventTerminated) })
+	if w.fab.Stream() {
+		w.until("event", func() bool { return slices.Contains(w.a.events, verbs.EventTerminated) })
+	}
 }
 
 func testBadWrite(t *testing.T, w *world) {
@@ -410,6 +425,9 @@ func testBadLocalKey(t *testing.T, w *world) {
 	wr.SGEs[0].LKey++
 	w.post(w.a, wr, w.wr(2, verbs.OpSend, 0, 8))
 	w.want(w.a, []uint64{1, 2}, verbs.StatusLocalProtection, verbs.StatusFlushed)
+	if !w.fab.Stream() {
+		return
+	}
 	w.failed()
 	w.until("event", func() bool { return slices.Contains(w.a.events, verbs.EventQPFatal) })
 }
@@ -424,6 +442,10 @@ func testShortReceive(t *testing.T, w *world) {
 
 func testNoReceive(t *testing.T, w *world) {
 	w.post(w.a, w.wr(1, verbs.OpSend, 0, 8))
+	if !w.fab.Stream() {
+		w.want(w.a, []uint64{1}, verbs.StatusRNRExceeded)
+		return
+	}
 	w.failed()
 	w.until("event", func() bool { return slices.Contains(w.b.events, verbs.EventQPRequestError) })
 }
@@ -435,6 +457,9 @@ func testFlush(t *testing.T, w *world) {
 	w.post(w.a, w.wr(1, verbs.OpRead, 0, 8), w.wr(2, verbs.OpRead, 0, 8))
 	check(t, w.a.qp.Modify(verbs.Err))
 	w.want(w.a, []uint64{1, 2, 10, 11}, verbs.StatusFlushed)
+	if !w.fab.Stream() {
+		check(t, w.b.qp.Modify(verbs.Err))
+	}
 	w.failed()
 	w.want(w.b, []uint64{20}, verbs.StatusFlushed)
 	w.post(w.a, w.wr(3, verbs.OpSend, 0, 8))
@@ -445,10 +470,21 @@ func testFlush(t *testing.T, w *world) {
 func testDrain(t *testing.T, w *world) {
 	fill(w.a.mem, 5)
 	w.post(w.a, w.wr(1, verbs.OpWrite, 0, 100_000), w.wr(2, verbs.OpWrite, 100_000, 100_000))
-	check(t, w.a.qp.Modify(verbs.SQD))
+	if w.fab.Stream() {
+		check(t, w.a.qp.Modify(verbs.SQD))
+	} else {
+		check(t, w.a.qp.ModifyAttr(verbs.SQD, &qpattr.Attr{SQDNotify: true}, qpattr.SQDNotify))
+		w.until("event", func() bool { return slices.Contains(w.a.events, verbs.EventSQDrained) })
+		if len(w.a.wcs) != 0 {
+			t.Error("a request began in state SQD")
+		}
+		check(t, w.a.qp.Modify(verbs.RTS))
+	}
 	w.want(w.a, []uint64{1, 2}, verbs.StatusSuccess)
 	w.until("event", func() bool { return slices.Contains(w.a.events, verbs.EventSQDrained) })
-	w.failed()
+	if w.fab.Stream() {
+		w.failed()
+	}
 	if !bytes.Equal(w.a.mem[:200_000], w.b.mem[:200_000]) {
 		t.Error("a graceful close lost octets")
 	}
@@ -472,7 +508,12 @@ func testOverflow(t *testing.T, w *world) {
 		_, err = other.PostSend(verbs.SendWR{ID: i})
 		check(t, err)
 	}
-	w.until("error", func() bool { return qp.State() == verbs.Err && other.State() == verbs.Err })
+	w.until("error", func() bool { return qp.State() == verbs.Err })
+	if !w.fab.Stream() {
+		_, err := other.PostSend(verbs.SendWR{ID: 9})
+		check(t, err)
+	}
+	w.until("the other's error", func() bool { return other.State() == verbs.Err })
 	if !slices.Contains(w.b.events, verbs.EventCQError) || !small.Failed() || w.a.qp.State() != verbs.RTS {
 		t.Errorf("events %v, the other connection in %v", w.b.events, w.a.qp.State())
 	}
@@ -531,7 +572,12 @@ func testPeerGone(t *testing.T, w *world) {
 		t.Errorf("a CQ in use: %v", err)
 	}
 	check(t, w.b.qp.Destroy())
-	w.want(w.a, []uint64{1}, verbs.StatusFlushed)
+	if w.fab.Stream() {
+		w.want(w.a, []uint64{1}, verbs.StatusFlushed)
+	} else {
+		w.post(w.a, w.wr(3, verbs.OpWrite, 0, 8))
+		w.want(w.a, []uint64{3, 1}, verbs.StatusRetryExceeded, verbs.StatusFlushed)
+	}
 	if len(w.b.wcs) != 0 {
 		t.Errorf("completions of a destroyed queue pair: %s", names(w.b.wcs))
 	}
@@ -541,16 +587,22 @@ func testPeerGone(t *testing.T, w *world) {
 }
 
 func testStates(t *testing.T, w *world) {
-	if err := w.a.qp.Modify(verbs.RTR); !errors.Is(err, verbs.ErrState) {
+	bad := verbs.ErrState
+	if !w.fab.Stream() {
+		bad = verbs.ErrInvalid
+	}
+	if err := w.a.qp.Modify(verbs.RTR); !errors.Is(err, bad) {
 		t.Errorf("RTS to RTR: %v", err)
 	}
 	check(t, w.a.qp.Modify(verbs.Err))
-	if err := w.a.qp.Modify(verbs.Init); !errors.Is(err, verbs.ErrState) {
+	if err := w.a.qp.Modify(verbs.Init); !errors.Is(err, bad) {
 		t.Errorf("Err to Init: %v", err)
 	}
 	check(t, w.a.qp.Modify(verbs.Reset))
 	if _, err := w.a.qp.PostSend(w.wr(1, verbs.OpSend, 0, 8)); !errors.Is(err, verbs.ErrState) {
 		t.Errorf("post in Reset: %v", err)
 	}
-	w.until("the peer's error", func() bool { return w.b.qp.State() == verbs.Err })
+	if w.fab.Stream() {
+		w.until("the peer's error", func() bool { return w.b.qp.State() == verbs.Err })
+	}
 }

@@ -33,10 +33,6 @@ type Pacer interface {
 	Paced()
 }
 
-// SetTransport binds the transport, before the first queue pair is created.
-// Without one, queue pairs cannot leave the Init state.
-func (d *Device) SetTransport(t Transport) { d.transport, d.ops = t, t.Opcodes() }
-
 // Opcodes are the operations that queue pairs of the device take.
 func (d *Device) Opcodes() OpSet { return d.ops }
 

@@ -98,4 +98,8 @@ type WC struct {
 	WithInv     bool
 	WithImm     bool
 	Solicited   bool // the peer asked for an event
+	GRH         bool // the first 40 octets received are a global route header or the IPv4 header
+	SL          uint8
+	PKeyIndex   uint16
+	SrcQP       uint32 // sender's number, of a datagram
 }

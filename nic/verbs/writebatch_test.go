@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 )
@@ -76,6 +77,53 @@ func TestHold(t *testing.T) {
 		t.Error(err)
 	}
 	check("nothing waits")
+}
+
+// scattered takes octets for several places at once.
+type scattered struct{ *distant }
+
+func (s scattered) WriteScattered(p []byte, places []Place) error {
+	for _, at := range places {
+		copy(s.Bytes[at.Off:], p[:at.N])
+		s.calls = append(s.calls, fmt.Sprint(at.Off, " ", string(p[:at.N])))
+		p = p[at.N:]
+	}
+	s.calls = append(s.calls, "together")
+	return nil
+}
+
+// Octets for several places wait together where the memory takes them so.
+func TestHoldScattered(t *testing.T) {
+	f := newFixture(t, QPConfig{})
+	far := scattered{&distant{Bytes: make([]byte, 64<<10)}}
+	mr, err := f.pd.RegMemory(far, 0, LocalWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.dev.BatchWrites(true)
+	for _, at := range []uint64{8, 9, 100, 9} {
+		if err := mr.Place([]byte("x"), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.dev.FlushWrites(); err != nil {
+		t.Error(err)
+	}
+	if want := []string{"8 xx", "100 x", "9 x", "together"}; !slices.Equal(far.calls, want) {
+		t.Errorf("%q, want %q", far.calls, want)
+	}
+	far.calls = nil
+	for i := range uint64(writeBatchPlaces + 1) {
+		if err := mr.Place([]byte("x"), 2*i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(far.calls); n != writeBatchPlaces+1 {
+		t.Errorf("%d calls when more places than may wait have come", n)
+	}
+	if err := f.dev.FlushWrites(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestHoldIsBounded(t *testing.T) {

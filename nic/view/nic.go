@@ -19,6 +19,7 @@ type Info struct {
 	Gateways  []netip.Addr   `json:"gateways"`
 	MTU       int            `json:"mtu"` // octets of IP
 	VLAN      uint16         `json:"vlan"`
+	VLANIP    []string       `json:"vlan_ip,omitempty"` // of VLAN interfaces: 100=10.0.0.1/24
 	Frames    string         `json:"frames"`
 	Hardware  string         `json:"hardware"` // its kind
 	HostTAP   bool           `json:"host_tap"`
@@ -72,14 +73,14 @@ type MWInfo struct {
 type EventInfo struct {
 	Seq     uint64         `json:"seq"`
 	Time    string         `json:"time"`  // of the hardware clock
-	Event   string         `json:"event"` // as the FastLinQ iWARP interface names it
+	Event   string         `json:"event"` // as the transport names it
 	ID      uint32         `json:"id,omitempty"`
 	QP      uint32         `json:"qp,omitempty"`
-	State   string         `json:"iwarp_state,omitempty"` // of the QP
+	State   string         `json:"qp_state,omitempty"` // as the transport names it
 	Local   netip.AddrPort `json:"local,omitzero"`
 	Remote  netip.AddrPort `json:"remote,omitzero"`
 	Status  string         `json:"status"`           // 0 or the name of an error number
-	Reason  string         `json:"reason,omitempty"` // return code of the firmware
+	Reason  string         `json:"reason,omitempty"` // as the transport names it
 	IRD     uint16         `json:"ird"`
 	ORD     uint16         `json:"ord"`
 	Private int            `json:"private_data"` // octets
@@ -116,6 +117,7 @@ type ResourceInfo struct {
 // NeighborInfo describes a station that the NIC talks to, for display.
 type NeighborInfo struct {
 	IP    netip.Addr `json:"ip"`
+	VLAN  uint16     `json:"vlan,omitempty"` // 0: untagged
 	MAC   ether.Addr `json:"mac"`
 	State string     `json:"state"` // as ip-neighbour(8) has it
 }

@@ -259,7 +259,4 @@ func TestMalicious(t *testing.T) {
 	if fmt.Sprint(w.send(0, eth(mac(1), mac(0)))) != "[[1 -1]]" {
 		t.Error("the VF does not send after a reset")
 	}
-	w.ok(w.pf.Malicious(0, "PACKET_TOO_SMALL"))
-	w.want(tlv.Malicious, w.drivers[0].SetMTU(1400))
-	w.errno(syscall.EINVAL, w.pf.Malicious(5, ""))
 }

@@ -187,16 +187,7 @@ func (v *vf) write(addr uint64, b []byte) {
 	}
 }
 
-// Malicious shuts a VF out until it is reset: the firmware has found an error in what it
-// does. EINVAL: no such VF.
-func (p *PF) Malicious(id int, why string) error {
-	v, err := p.vf(id)
-	if err == nil {
-		v.shutOut(why)
-	}
-	return err
-}
-
+// shutOut shuts a malicious VF out until it is reset.
 func (v *vf) shutOut(why string) {
 	if v.malicious {
 		return

@@ -132,7 +132,9 @@ func TestTrustedModes(t *testing.T) {
 	}
 	w.ok(w.pf.SetVFTrust(0, false))
 	reaches("[[-1 -1]] [[-1 -1]] []")
-	w.ok(d.FilterMcast(group))
+	bins := l2.Bins{}
+	bins.Add(group)
+	w.ok(d.VportUpdate(l2.UpdateParams{Bins: &bins}, nil))
 	reaches("[[-1 -1] [0 -1]] [[-1 -1]] []")
 }
 

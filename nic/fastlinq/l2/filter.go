@@ -364,6 +364,7 @@ func (fn *Function) index(v *vport, f *filter, n int) {
 		}
 		t := &fn.tables[d]
 		t.recent[f.typ].valid = false
+		fn.foreign[d] = noStation
 		k := f.key()
 		s := t.by[k]
 		if n > 0 {

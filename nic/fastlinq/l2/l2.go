@@ -93,6 +93,10 @@ type Function struct {
 	// some kind.
 	tunnelled, inside bool
 	strangers         int // vports that take frames for stations without a filter
+	aggregations      int // that are open, of all vports
+	// foreign is, by direction, the station that Accepts last found to be no vport's, as a
+	// number; noStation: none since a vport or a filter has changed.
+	foreign [2]uint64
 
 	pkt     packet
 	to      []*vport // who accepts the packet in hand
@@ -119,6 +123,9 @@ const (
 	tx
 )
 
+// noStation is no address.
+const noStation = 1 << 63
+
 // New returns the Ethernet side of a function. It panics without a Pool, or
 // with a share that no engine has.
 func New(cfg Config) *Function {
@@ -130,7 +137,8 @@ func New(cfg Config) *Function {
 	}
 	fn := &Function{
 		cfg: cfg, vports: make([]*vport, cfg.Share.Vports), zones: make([]zone, cfg.Share.Queues),
-		tables: [2]table{{by: map[key]set{}}, {by: map[key]set{}}},
+		tables:  [2]table{{by: map[key]set{}}, {by: map[key]set{}}},
+		foreign: [2]uint64{noStation, noStation},
 	}
 	if fn.pf = cfg.PF; fn.pf == nil {
 		fn.pf = new(pacing.Tree).Port().Child(false)

@@ -65,6 +65,9 @@ func (p *packet) fits() bool {
 		return true
 	}
 	n := p.network()
+	if o.GSO == frame.GSOUDP {
+		return o.GSOSize > 0 && o.NeedsCsum && n.ports && n.Proto == ip.ProtoUDP
+	}
 	if o.GSOSize == 0 || !o.NeedsCsum || !n.ports || n.Proto != ip.ProtoTCP ||
 		(n.Version == 6) != (o.GSO == frame.GSOTCPv6) {
 		return false

@@ -7,6 +7,7 @@ import (
 	"tapir/wire/headers"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
+	"tapir/wire/udp"
 )
 
 // packet is what the device sees of a frame.
@@ -54,6 +55,9 @@ func (p *packet) size() int {
 		return len(p.Frame)
 	}
 	p.network()
+	if p.off.GSO == frame.GSOUDP && p.ports {
+		return min(len(p.Frame), p.L4+udp.HeaderLen+int(p.off.GSOSize))
+	}
 	if !p.ports || p.Proto != ip.ProtoTCP || p.End-p.L4 < tcp.HeaderLen {
 		return len(p.Frame)
 	}

@@ -126,6 +126,7 @@ func (fn *Function) aggregate(v *vport, q *RxQueue, f *frame.Frame, cqe CQE) boo
 	t.open = append(t.open, aggregation{f: f, q: q, cqe: cqe, dst: fn.pkt.dst, s: s, segs: 1,
 		next: binary.BigEndian.Uint32(b[s.l4+4:]) + uint32(s.end-s.payload), size: s.end - s.payload,
 		n: s.end - s.payload})
+	fn.aggregations++
 	return true
 }
 
@@ -219,6 +220,7 @@ func (fn *Function) close(v *vport, at int) {
 	t.open[at] = t.open[len(t.open)-1]
 	t.open[len(t.open)-1] = aggregation{}
 	t.open = t.open[:len(t.open)-1]
+	fn.aggregations--
 	if a.segs > 1 {
 		a.seal()
 		a.cqe.Segments = a.segs
@@ -261,6 +263,9 @@ func (a *aggregation) seal() {
 // Flush hands over what was put together so far: at the end of a batch nothing
 // waits for segments that may not come.
 func (fn *Function) Flush() {
+	if fn.aggregations == 0 {
+		return
+	}
 	for _, v := range fn.started {
 		fn.flush(v)
 	}

@@ -82,6 +82,7 @@ func (fn *Function) SetTunnels(p TunnelParams) error {
 	p.Enable[NoTunnel] = false
 	fn.tunnels = p
 	fn.tunnelled, fn.inside = p.Enable != [numTunnels]bool{}, false
+	fn.foreign = [2]uint64{noStation, noStation}
 	for t, on := range p.Enable {
 		fn.inside = fn.inside || on && p.Class[t] != ClassMACVLAN
 	}

@@ -141,7 +141,7 @@ func (fn *Function) list() {
 
 // countStrangers counts the vports that take frames for stations without a filter.
 func (fn *Function) countStrangers() {
-	fn.strangers = 0
+	fn.strangers, fn.foreign = 0, [2]uint64{noStation, noStation}
 	for _, v := range fn.started {
 		if (v.accept[rx] | v.accept[tx]).any(UcastUnmatched) {
 			fn.strangers++

@@ -1,7 +1,7 @@
 // Package rdma is the RDMA side of one function of the device: the ramrods by
 // which the driver core creates, offloads, modifies, queries and destroys queue
 // pairs and shared receive queues, the contexts that the firmware keeps of them,
-// and the events that it tells of itself. Protocol is iWARP.
+// and the events that it tells of itself. Protocol is iWARP, or RoCE (roce.go).
 package rdma
 
 import "tapir/wire/enum"

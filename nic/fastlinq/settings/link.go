@@ -271,7 +271,7 @@ func (c *Config) boardRows() []*param.Row {
 			&c.Board.Unplugged, "present", "unplugged"),
 		faulty(tapir("fan", "one that fails is a hardware error: the link goes down"), &c.Board.FanFailed, "ok",
 			"failed"), faulty(tapir("mfw", "the management firmware; one that is stuck answers nothing, until it "+
-			"runs again and the driver loads anew"), &c.Board.Stuck, "running", "stuck"),
+			"runs again and the driver loads again"), &c.Board.Stuck, "running", "stuck"),
 	}
 }
 

@@ -96,7 +96,7 @@ func (b *Bridge) Transmit(f *frame.Frame) {
 		b.link.Transmit(f)
 		return
 	}
-	if b.switches() && !ether.IsMACControl(f.Bytes()) && b.fn.Accepts(l2.Tx, f) {
+	if b.switches() && b.fn.Accepts(l2.Tx, f) && !ether.IsMACControl(f.Bytes()) {
 		if !group(f) {
 			if f.ID != 0 {
 				b.done = append(b.done, f.ID)
@@ -191,7 +191,7 @@ func (b *Bridge) Receive(p frame.Port, frames []*frame.Frame, now frame.Time) {
 
 // fromWire gives VFs what is for them, and returns the frame if the PF is to have it.
 func (b *Bridge) fromWire(f *frame.Frame) *frame.Frame {
-	if ether.IsMACControl(f.Bytes()) || !b.fn.Accepts(l2.Rx, f) {
+	if !b.fn.Accepts(l2.Rx, f) || ether.IsMACControl(f.Bytes()) {
 		return f
 	}
 	if b.cfg.VEPA && group(f) && b.owns(f) {

@@ -278,7 +278,8 @@ func (v *VF) MAC() ether.Addr {
 	return v.driver.mac
 }
 
-// SetMAC has the netdev use another address. PERM: the PF has set one.
+// SetMAC has the netdev use another address. INVAL: the PF has set one. The driver of a
+// trusted VF tells the PF (BULLETIN_UPDATE_MAC), which shows the address then.
 func (v *VF) SetMAC(mac ether.Addr) error {
 	d := v.driver
 	if d == nil || d.ch == nil || !d.ch.CheckMAC(mac) {
@@ -288,6 +289,7 @@ func (v *VF) SetMAC(mac ether.Addr) error {
 		return err
 	}
 	d.mac = mac
+	_ = d.ch.TellMAC(mac) // the PF does not hear those that it does not trust
 	return nil
 }
 

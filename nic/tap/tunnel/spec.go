@@ -36,16 +36,21 @@ type Spec struct {
 	Kind          Kind
 	VNI           uint32 // of 24 bits
 	Local, Remote netip.AddrPort
+	Key           string // the file that holds the key; empty: frames are not sealed
 }
 
 // Expect is what Parse expects.
 const Expect = "udp:LOCAL,REMOTE such as udp:192.0.2.1:7000,192.0.2.2:7000, or vxlan:VNI,REMOTE[,LOCAL] such as " +
-	"vxlan:100,192.0.2.2"
+	"vxlan:100,192.0.2.2; both may end in ,key=FILE"
 
 // Parse reads what Spec.String writes. A LOCAL without an address is that of any
 // interface, and a port that is left out of VXLAN is VXLANPort.
 func Parse(text string) (s Spec, err error) {
 	kind, rest, _ := strings.Cut(text, ":")
+	rest, key, sealed := strings.Cut(rest, ",key=")
+	if s.Key = key; sealed && key == "" {
+		return s, errors.New("key: expected a file with 64 hexadecimal digits")
+	}
 	parts := strings.Split(rest, ",")
 	switch s.Kind = Kind(kind); {
 	case s.Kind == UDP && len(parts) == 2:
@@ -109,10 +114,14 @@ func address(text string, port uint16) (netip.AddrPort, error) {
 
 // String is the text that Parse reads.
 func (s Spec) String() string {
-	if s.Kind == VXLAN {
-		return fmt.Sprintf("%s:%d,%v,%v", s.Kind, s.VNI, s.Remote, s.Local)
+	key := ""
+	if s.Key != "" {
+		key = ",key=" + s.Key
 	}
-	return fmt.Sprintf("%s:%v,%v", s.Kind, s.Local, s.Remote)
+	if s.Kind == VXLAN {
+		return fmt.Sprintf("%s:%d,%v,%v%s", s.Kind, s.VNI, s.Remote, s.Local, key)
+	}
+	return fmt.Sprintf("%s:%v,%v%s", s.Kind, s.Local, s.Remote, key)
 }
 
 // Overhead is how many octets a datagram has besides the IP packet inside.
@@ -123,6 +132,9 @@ func (s Spec) Overhead() int {
 	}
 	if s.Kind == VXLAN {
 		n += vxlanLen
+	}
+	if s.Key != "" {
+		n += sealLen
 	}
 	return n
 }

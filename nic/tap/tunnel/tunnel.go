@@ -1,6 +1,7 @@
 package tunnel
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -33,9 +34,11 @@ type Wire struct {
 	split    virtio.Splitter
 	out      []byte // datagrams of one length but the last, one behind the other
 	outLen   int    // that length
-	count    int    // datagrams in out
-	sent     int    // segments of the frame in hand that are out already
+	gone     int    // octets of out that have left
+	count    int    // datagrams in out that have not
+	sent     int    // segments of the frame in hand that are in out, or have left
 	segments bool   // the kernel cuts out into datagrams
+	batch    bool   // long frames stay in out until Flush
 
 	in      []byte // what has arrived
 	at, end int    // of it, what is not read yet
@@ -43,6 +46,9 @@ type Wire struct {
 
 	received message
 	sending  message
+	seal     *sealer // nil: frames are not sealed
+
+	strangers, notOurs, tooLong, stale, forged, replayed, unheard uint64
 }
 
 // message is what recvmsg(2) and sendmsg(2) get.
@@ -65,7 +71,13 @@ func Open(s Spec, vnet bool) (*Wire, error) {
 		return nil, fmt.Errorf("%v: socket: %w", s, err)
 	}
 	w := &Wire{spec: s, fd: fd, vnet: vnet, in: make([]byte, 1<<16), out: make([]byte, 0, 1<<16), segments: true}
-	if err := w.begin(family); err != nil {
+	if s.Key != "" {
+		w.seal, err = newSealer(s.Key)
+	}
+	if err == nil {
+		err = w.begin(family)
+	}
+	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("%v: %w", s, err)
 	}
@@ -109,6 +121,9 @@ func (w *Wire) begin(family int) error {
 	_ = unix.SetsockoptInt(w.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, sockBuf) // less, if that is too much
 	_ = unix.SetsockoptInt(w.fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1)        // or one at a time
 	w.prepare()
+	if w.seal != nil {
+		w.greet() // a peer that runs answers with its session
+	}
 	return nil
 }
 
@@ -179,24 +194,77 @@ func (w *Wire) Buffered() bool { return w.at < w.end }
 
 // Read implements tap.Queue.
 func (w *Wire) Read(f *frame.Frame) error {
-	if w.at == w.end {
-		if err := w.receive(); err != nil {
-			return err
+	for {
+		if w.at == w.end {
+			if err := w.receive(); err != nil {
+				return err
+			}
 		}
+		b, err := w.next()
+		switch {
+		case err != nil:
+			return err
+		case b == nil:
+			continue
+		case len(b) > f.Tailroom():
+			return tap.ErrOversize
+		}
+		f.Append(b)
+		return nil
 	}
+}
+
+// next takes the next datagram's frame, nil: it has none.
+func (w *Wire) next() ([]byte, error) {
 	b := w.in[w.at:min(w.at+w.inLen, w.end)]
 	w.at += len(b)
 	if w.spec.Kind == VXLAN {
 		if len(b) < vxlanLen || b[0] != vxlanFlags || binary.BigEndian.Uint32(b[4:])>>8 != w.spec.VNI {
-			return tap.ErrRefused
+			w.notOurs++
+			return nil, tap.ErrRefused
 		}
 		b = b[vxlanLen:]
 	}
-	if len(b) > f.Tailroom() {
-		return tap.ErrOversize
+	if w.seal == nil {
+		return b, nil
 	}
-	f.Append(b)
-	return nil
+	plain, v := w.seal.open(b)
+	switch v {
+	case accepted:
+		return plain, nil
+	case greeting:
+		return nil, nil
+	case stale:
+		w.stale++
+		w.greet()
+		return nil, nil
+	case replayed:
+		w.replayed++
+	default:
+		w.forged++
+	}
+	return nil, tap.ErrRefused
+}
+
+// greet tells the peer the session of this end. It is lost if the socket is full: the next
+// frame of the peer asks again.
+func (w *Wire) greet() {
+	if w.count > 0 {
+		return
+	}
+	w.out = w.seal.seal(w.header(w.out[:0]), nil, w.seal.stale.id)
+	w.count, w.outLen = 1, len(w.out)
+	if w.flush() == tap.ErrAgain {
+		w.out, w.count = w.out[:0], 0
+	}
+}
+
+// header appends what stands before a frame.
+func (w *Wire) header(out []byte) []byte {
+	if w.spec.Kind != VXLAN {
+		return out
+	}
+	return append(out, vxlanFlags, 0, 0, 0, byte(w.spec.VNI>>16), byte(w.spec.VNI>>8), byte(w.spec.VNI), 0)
 }
 
 // receive takes in a datagram, or several that the kernel has joined.
@@ -211,10 +279,18 @@ func (w *Wire) receive() error {
 	case 0:
 	case unix.EBADF, unix.ENOTSOCK:
 		return tap.ErrGone
-	default: // EAGAIN, or what became of a datagram that was sent
+	case unix.EAGAIN, unix.EINTR:
+		return tap.ErrAgain
+	default: // what became of a datagram that was sent
+		w.unheard++
 		return tap.ErrAgain
 	}
-	if n == 0 || m.hdr.Flags&unix.MSG_TRUNC != 0 || !w.known() {
+	if n == 0 || m.hdr.Flags&unix.MSG_TRUNC != 0 {
+		w.notOurs++
+		return tap.ErrRefused
+	}
+	if !w.known() {
+		w.strangers++
 		return tap.ErrRefused
 	}
 	w.at, w.end, w.inLen = 0, int(n), int(n)
@@ -243,6 +319,16 @@ func (w *Wire) known() bool {
 // vxlanFlags says that a header has a VNI.
 const vxlanFlags = 0x08
 
+// Batch implements tap.Batcher: frames of equal length that follow each other leave together.
+func (w *Wire) Batch() { w.batch = true }
+
+// Flush implements tap.Batcher.
+func (w *Wire) Flush() error { return w.flush() }
+
+// holdFrom is the length from which frames are held back, in octets: shorter ones are those that
+// somebody waits for, such as acknowledgements and PTP messages.
+const holdFrom = 512
+
 // Write implements tap.Queue. A super-frame that was interrupted by tap.ErrAgain goes on
 // where it was.
 func (w *Wire) Write(f *frame.Frame) error {
@@ -250,14 +336,16 @@ func (w *Wire) Write(f *frame.Frame) error {
 	var failed error
 	err := w.split.Split(f.Offload, f.Bytes(), func(b []byte) {
 		if failed == nil && i >= w.sent {
-			failed = w.add(b)
+			if failed = w.add(b); failed == nil {
+				w.sent++
+			}
 		}
 		i++
 	})
 	if err != nil {
 		return tap.ErrRefused
 	}
-	if failed == nil {
+	if failed == nil && !(w.batch && f.Len() >= holdFrom) {
 		failed = w.flush()
 	}
 	if failed != tap.ErrAgain {
@@ -272,43 +360,58 @@ func (w *Wire) add(b []byte) error {
 	if w.spec.Kind == VXLAN {
 		n += vxlanLen
 	}
+	if w.seal != nil {
+		n += sealLen
+	}
 	if w.count > 0 && (n > w.outLen || len(w.out)%w.outLen != 0 || len(w.out)+n > most || w.count == mostSegments ||
 		!w.segments) {
-		if err := w.flush(); err != nil {
+		// What was held back before was not refused for this frame.
+		if err := w.flush(); err != nil && !(w.batch && err == tap.ErrRefused) {
 			return err
 		}
 	}
 	if w.count == 0 {
 		w.outLen = n
 	}
-	if w.spec.Kind == VXLAN {
-		w.out = append(w.out, vxlanFlags, 0, 0, 0, byte(w.spec.VNI>>16), byte(w.spec.VNI>>8), byte(w.spec.VNI), 0)
+	if w.out = w.header(w.out); w.seal != nil {
+		w.out = w.seal.seal(w.out, b, w.seal.peer.id)
+	} else {
+		w.out = append(w.out, b...)
 	}
-	w.out = append(w.out, b...)
 	w.count++
 	return nil
 }
 
-// flush sends what is in out. Unless it has to wait, nothing is left there.
-func (w *Wire) flush() error {
-	if w.count == 0 {
-		return nil
+// flush sends what is in out. After tap.ErrAgain it goes on where it was.
+func (w *Wire) flush() (err error) {
+	for w.count > 0 {
+		n := w.count
+		if !w.segments {
+			n = 1
+		}
+		part := w.out[w.gone:min(w.gone+n*w.outLen, len(w.out))]
+		e := w.send(part, n)
+		if e == tap.ErrAgain && n > 1 && !w.segments {
+			continue // one at a time
+		}
+		if e == tap.ErrAgain || e == tap.ErrGone {
+			return e
+		}
+		err = cmp.Or(err, e)
+		w.gone, w.count = w.gone+len(part), w.count-n
 	}
-	err := w.send()
-	if err == nil {
-		w.sent += w.count
-	}
-	w.out, w.count = w.out[:0], 0
+	w.out, w.gone = w.out[:0], 0
 	return err
 }
 
-func (w *Wire) send() error {
+// send sends n datagrams that lie one behind the other.
+func (w *Wire) send(part []byte, n int) error {
 	m := &w.sending
-	m.iov.Base = &w.out[0]
-	m.iov.SetLen(len(w.out))
+	m.iov.Base = &part[0]
+	m.iov.SetLen(len(part))
 	m.hdr.Control = nil
 	m.hdr.SetControllen(0)
-	if w.count > 1 {
+	if n > 1 {
 		c := (*unix.Cmsghdr)(unsafe.Pointer(&m.control[0]))
 		c.Level, c.Type = unix.IPPROTO_UDP, unix.UDP_SEGMENT
 		c.SetLen(unix.CmsgLen(2))
@@ -325,10 +428,26 @@ func (w *Wire) send() error {
 	case unix.EBADF, unix.ENOTSOCK:
 		return tap.ErrGone
 	case unix.EIO, unix.EINVAL, unix.EOPNOTSUPP:
-		if w.count > 1 { // this way does not cut
+		if n > 1 { // this way does not cut
 			w.segments = false
 			return tap.ErrAgain
 		}
 	}
-	return tap.ErrRefused // EMSGSIZE, or nobody listens there
+	if errno == unix.EMSGSIZE {
+		w.tooLong += uint64(n)
+	} else { // nobody listens there
+		w.unheard += uint64(n)
+	}
+	return tap.ErrRefused
+}
+
+// Counters implements tap.Wire.
+func (w *Wire) Counters() []tap.Counter {
+	all := []tap.Counter{{Name: "strangers", Value: w.strangers}, {Name: "not_ours", Value: w.notOurs},
+		{Name: "too_long_for_path", Value: w.tooLong}, {Name: "peer_unreachable", Value: w.unheard}}
+	if w.seal != nil {
+		all = append(all, tap.Counter{Name: "forged", Value: w.forged},
+			tap.Counter{Name: "replayed", Value: w.replayed}, tap.Counter{Name: "stale", Value: w.stale})
+	}
+	return all
 }

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/lab/check/testenv"
+	"tapir/lab/host/link"
 	"tapir/nic/tap"
 	"tapir/wire/frame"
 	"tapir/wire/virtio"
@@ -23,6 +25,9 @@ func TestParse(t *testing.T) {
 		"vxlan:100,192.0.2.2":                     "vxlan:100,192.0.2.2:4789,0.0.0.0:4789",
 		"vxlan:16777215,192.0.2.2:4790,192.0.2.1": "vxlan:16777215,192.0.2.2:4790,192.0.2.1:4789",
 		"vxlan:0,2001:db8::2,[2001:db8::1]:4790":  "vxlan:0,[2001:db8::2]:4789,[2001:db8::1]:4790",
+		"udp::7000,192.0.2.2:7001,key=/k":         "udp:0.0.0.0:7000,192.0.2.2:7001,key=/k",
+		"vxlan:0,192.0.2.2,key=k":                 "vxlan:0,192.0.2.2:4789,0.0.0.0:4789,key=k",
+		"udp::7000,192.0.2.2:7001,key=":           "expected a file",
 		"":                                        "expected udp:",
 		"tcp:192.0.2.1:1,192.0.2.2:1":             "expected udp:",
 		"udp:192.0.2.1:7000":                      "expected udp:",
@@ -63,9 +68,9 @@ func free(t *testing.T, ip string) netip.AddrPort {
 }
 
 // pair is two ends of a tunnel.
-func pair(t testing.TB, kind Kind, a, b netip.AddrPort) (x, y *Wire) {
+func pair(t testing.TB, kind Kind, key string, a, b netip.AddrPort) (x, y *Wire) {
 	t.Helper()
-	for w, s := range map[**Wire]Spec{&x: {kind, 42, a, b}, &y: {kind, 42, b, a}} {
+	for w, s := range map[**Wire]Spec{&x: {kind, 42, a, b, key}, &y: {kind, 42, b, a, key}} {
 		var err error
 		if *w, err = Open(s, true); err != nil {
 			t.Fatal(err)
@@ -110,10 +115,12 @@ func superframe(n, size int) *frame.Frame {
 // with and without the kernel's help.
 func TestFrames(t *testing.T) {
 	for _, c := range []struct {
-		kind Kind
-		a, b string
-	}{{UDP, "127.0.0.1", "127.0.0.1"}, {UDP, "::1", "::1"}, {VXLAN, "127.0.0.1", "127.0.0.2"}} {
-		x, y := pair(t, c.kind, free(t, c.a), free(t, c.b))
+		kind      Kind
+		a, b, key string
+	}{{UDP, "127.0.0.1", "127.0.0.1", ""}, {UDP, "::1", "::1", ""}, {VXLAN, "127.0.0.1", "127.0.0.2", ""},
+		{UDP, "127.0.0.1", "127.0.0.1", keyFile(t)}, {VXLAN, "127.0.0.1", "127.0.0.2", keyFile(t)}} {
+		x, y := pair(t, c.kind, c.key, free(t, c.a), free(t, c.b))
+		acquaint(t, x, y)
 		for _, alone := range []bool{false, true} {
 			x.segments = !alone
 			for _, n := range []int{1, 100, 1448, 1449, 20 * 1448, 44*1448 + 3} {
@@ -140,7 +147,7 @@ func TestFrames(t *testing.T) {
 
 // Only the peer is heard, and with its VNI.
 func TestStrangers(t *testing.T) {
-	x, y := pair(t, VXLAN, free(t, "127.0.0.1"), free(t, "127.0.0.2"))
+	x, y := pair(t, VXLAN, "", free(t, "127.0.0.1"), free(t, "127.0.0.2"))
 	say := func(from string, b ...byte) {
 		c, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(from)}, net.UDPAddrFromAddrPort(y.spec.Local))
 		if err != nil {
@@ -210,26 +217,115 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func must(err error) {
-	if err != nil {
+// Frames that are held back leave together, in their order: at Flush, before a shorter frame, and
+// when there are as many as one system call takes.
+func TestBatch(t *testing.T) {
+	for _, alone := range []bool{false, true} {
+		x, y := pair(t, VXLAN, "", free(t, "127.0.0.1"), free(t, "127.0.0.2"))
+		x.Batch()
+		x.segments = !alone
+		quiet := func() {
+			t.Helper()
+			if alone { // each frame is sent by itself
+				return
+			}
+			if err := y.Read(frame.New(make([]byte, 1<<17), nil)); err != tap.ErrAgain {
+				t.Errorf("a frame came: %v", err)
+			}
+		}
+		comes := func(lengths ...int) {
+			t.Helper()
+			for i, n := range lengths {
+				if b, err := next(t, y); err != nil || len(b) != n {
+					t.Errorf("frame %d: %d octets, want %d: %v", i, len(b), n, err)
+				}
+			}
+		}
+		write := func(n int) { t.Helper(); must(x.Write(superframe(n-54, 1448))) }
+		write(1000)
+		write(1000)
+		write(600)
+		quiet()
+		must(x.Flush())
+		comes(1000, 1000, 600)
+		write(1000)
+		write(100)
+		comes(1000, 100)
+		write(600)
+		write(1000)
+		comes(600)
+		must(x.Flush())
+		comes(1000)
+		for range mostSegments + 1 {
+			write(900)
+		}
+		for range mostSegments {
+			comes(900)
+		}
+		must(x.Flush(), x.Flush())
+		comes(900)
+		quiet()
+	}
+}
+
+// A way that becomes narrower refuses and counts the frames that do not fit any more, and no
+// others; so is a super-frame, which then goes in segments one by one.
+func TestMTUShrinks(t *testing.T) {
+	for _, key := range []string{"", keyFile(t)} {
+		s := testenv.Space(t, link.Quiet)
+		testenv.Must(t, s.Net.AddVeth("a", s.Net, "b"), s.Net.AddAddr("a", netip.MustParsePrefix("192.0.2.1/24")),
+			s.Net.Up("a"), s.Net.Up("b"))
+		var w *Wire
+		testenv.Must(t, s.NS.Do(func() (err error) {
+			w, err = Open(Spec{VXLAN, 1, netip.MustParseAddrPort("192.0.2.1:4789"), netip.MustParseAddrPort("192.0.2.2:4789"),
+				key}, true)
+			return err
+		}))
+		defer w.Close()
+		if w.MTU() != 1500-w.spec.Overhead() {
+			t.Errorf("MTU %d", w.MTU())
+		}
+		must(w.Write(superframe(1300, 1300)))
+		must(s.Net.SetMTU("a", 1000))
+		refused := uint64(0)
+		for _, n := range []int{1300, 800, 3 * 1300, 3 * 800} {
+			err := w.Write(superframe(n, n/max(1, n/800)))
+			for err == tap.ErrAgain {
+				err = w.Write(superframe(n, n/max(1, n/800)))
+			}
+			if n%1300 == 0 {
+				refused += uint64(max(1, n/800))
+			}
+			if (err == tap.ErrRefused) != (n%1300 == 0) || w.tooLong != refused {
+				t.Errorf("key %v, %d octets: %v, %d counted", key != "", n, err, w.tooLong)
+			}
+		}
+	}
+}
+
+func must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
 		panic(err)
 	}
 }
 
 // A frame costs no allocation.
 func TestAllocatesNothing(t *testing.T) {
-	x, y := pair(t, VXLAN, free(t, "127.0.0.1"), free(t, "127.0.0.2"))
-	f, g := superframe(20*1448, 1448), frame.New(make([]byte, 4096), nil)
-	once := func() {
-		must(x.Write(f))
-		for n := 0; n < 20; {
-			if g.Truncate(0); y.Read(g) == nil {
-				n++
+	for _, key := range []string{"", keyFile(t)} {
+		x, y := pair(t, VXLAN, key, free(t, "127.0.0.1"), free(t, "127.0.0.2"))
+		acquaint(t, x, y)
+		f, g := superframe(20*1448, 1448), frame.New(make([]byte, 4096), nil)
+		once := func() {
+			must(x.Write(f))
+			for n := 0; n < 20; {
+				if g.Truncate(0); y.Read(g) == nil {
+					n++
+				}
 			}
 		}
-	}
-	once()
-	if n := testing.AllocsPerRun(50, once); n != 0 {
-		t.Errorf("%v allocations", n)
+		once()
+		if n := testing.AllocsPerRun(50, once); n != 0 {
+			t.Errorf("%v allocations", n)
+		}
 	}
 }

@@ -44,6 +44,13 @@ type Caller interface {
 	Done(err error)
 }
 
+// LastWords is what a Caller has whose program may outlive the NIC's process.
+type LastWords interface {
+	// LastWords has b, at most 64 octets, written to fd, which is borrowed, if the process
+	// of the NIC dies while the file is open and revoke was not called.
+	LastWords(fd int, b []byte) (revoke func())
+}
+
 // File is an open device file.
 type File interface {
 	// Command serves a write(2) of b, borrowed. Errors: an errno; nil means that

@@ -20,18 +20,18 @@ type Context struct{ AsyncFD, CompVectors uint32 }
 
 // DeviceAttr answers QUERY_DEVICE.
 type DeviceAttr struct {
-	Firmware                                                  uint64
-	NodeGUID, SystemImageGUID                                 [8]byte
-	MaxMRSize, PageSizes                                      uint64
-	VendorID, VendorPartID, HWVersion                         uint32
-	MaxQP, MaxQPWR, Caps, MaxSGE, MaxSGERead                  uint32
-	MaxCQ, MaxCQE, MaxMR, MaxPD                               uint32
-	MaxIRD, _, MaxDeviceIRD, MaxORD, _, Atomics               uint32
-	_, MaxRDD, MaxMW, _, _, MaxMcastGroups, _, _, MaxAH, _, _ uint32
-	MaxSRQ, MaxSRQWR, MaxSRQSGE                               uint32
-	MaxPKeys                                                  uint16
-	AckDelay, Ports                                           uint8
-	_                                                         [4]byte
+	Firmware                                                                        uint64
+	NodeGUID, SystemImageGUID                                                       [8]byte
+	MaxMRSize, PageSizes                                                            uint64
+	VendorID, VendorPartID, HWVersion                                               uint32
+	MaxQP, MaxQPWR, Caps, MaxSGE, MaxSGERead                                        uint32
+	MaxCQ, MaxCQE, MaxMR, MaxPD                                                     uint32
+	MaxIRD, _, MaxDeviceIRD, MaxORD, _, Atomics                                     uint32
+	_, MaxRDD, MaxMW, _, _, MaxMcastGroups, MaxMcastQPs, MaxMcastTotal, MaxAH, _, _ uint32
+	MaxSRQ, MaxSRQWR, MaxSRQSGE                                                     uint32
+	MaxPKeys                                                                        uint16
+	AckDelay, Ports                                                                 uint8
+	_                                                                               [4]byte
 }
 
 // DeviceAttrEx answers the extended QUERY_DEVICE.
@@ -64,9 +64,10 @@ type CreateQP struct {
 
 // QPAttr answers QUERY_QP.
 type QPAttr struct {
-	_                                              [64]byte // paths
+	Dest                                           [32]byte // the path
+	_                                              [32]byte // another one
 	Caps                                           QPCaps
-	QKey, RQPSN, SQPSN, _, Access                  uint32
+	QKey, RQPSN, SQPSN, DestQPN, Access            uint32
 	PKeyIndex, _                                   uint16
 	State, CurState, PathMTU, _, _                 uint8
 	MaxRead, MaxDest, MinRNR                       uint8

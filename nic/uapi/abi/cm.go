@@ -11,11 +11,15 @@ import (
 
 // ConnParam is what CONNECT and ACCEPT say of this side, and events of both.
 type ConnParam struct {
-	QPNum, _                              uint32
+	QPNum, QKey                           uint32
 	Private                               [256]byte
 	PrivateLen, SRQ, IRD, ORD             uint8
 	FlowControl, Retries, RNRRetry, Valid uint8
 }
+
+// NICMoves as Valid has the NIC move the queue pair of a connection of RoCE to RTR and
+// RTS, which else is the program's; the kernel knows 0 and 1.
+const NICMoves = 2
 
 // Data is the private data.
 func (p *ConnParam) Data() []byte { return p.Private[:p.PrivateLen] }
@@ -28,9 +32,18 @@ type CMEvent struct {
 	UID       uint64
 	ID, Event uint32
 	Status    int32
-	Param     ConnParam
-	_         [44]byte
+	Param     [304]byte // a ConnParam or UDParam
+	_         [12]byte
 }
+
+// Conn is the parameter of a connection's event.
+func (e *CMEvent) Conn() ConnParam { return Get[ConnParam](e.Param[:]) }
+
+// SetConn sets the parameter of a connection's event.
+func (e *CMEvent) SetConn(p ConnParam) { copy(e.Param[:], Octets(&p)) }
+
+// SetUD sets the parameter of a datagram's event.
+func (e *CMEvent) SetUD(p UDParam) { copy(e.Param[:], Octets(&p)) }
 
 // CMRoute answers QUERY_ROUTE.
 type CMRoute struct {
@@ -38,7 +51,7 @@ type CMRoute struct {
 	DGID, SGID     [16]byte // of the first path
 	_              [96]byte
 	Src, Dst       Sockaddr
-	_              uint32
+	Paths          uint32
 	Port, _, _, _  uint8
 	DeviceIndex, _ uint32
 }
@@ -52,14 +65,32 @@ type CMAddr struct {
 	DeviceIndex, _   uint32
 }
 
-// CMQPAttr answers INIT_QP_ATTR.
+// UDParam is what events of datagrams say of the peer or the group, in the place
+// of a ConnParam and longer than it.
+type UDParam struct {
+	QPNum, QKey uint32
+	AH          [32]byte // struct ib_uverbs_ah_attr; see AHOf
+	Private     [256]byte
+	PrivateLen  uint8
+	_           [7]byte
+}
+
+// SetData copies private data of at most 255 octets.
+func (p *UDParam) SetData(b []byte) { p.PrivateLen = uint8(copy(p.Private[:255], b)) }
+
+// CMQPAttr answers INIT_QP_ATTR: struct ib_uverbs_qp_attr.
 type CMQPAttr struct {
-	Mask, State   uint32
-	_             [28]byte
-	Access        uint32
-	_             [93]byte
-	Port, Timeout uint8
-	_             [9]byte
+	Mask, State, CurState, PathMTU uint32 // the MTU is a code
+	_, QKey, RQPSN, SQPSN          uint32
+	DestQPN, Access                uint32
+	AH, _                          [32]byte // see AHOf
+	_                              [5]uint32
+	PKeyIndex, _                   uint16
+	_, _                           uint8
+	MaxRdAtomic, MaxDestRdAtomic   uint8
+	MinRNRTimer, Port              uint8
+	Timeout, Retry, RNRRetry       uint8
+	_                              [7]byte
 }
 
 // Sockaddr is a struct sockaddr_in6, which also has room for a sockaddr_in.

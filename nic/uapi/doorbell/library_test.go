@@ -71,7 +71,7 @@ func TestNumbersOfTheLibrary(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]uint64{"FIRST": FirstFile, "FILES": LastFile - FirstFile + 1, "HANDLES": Max,
-		"DOORBELLS": Command, "POST_SEND": abi.CmdPostSend, "REQ_NOTIFY_CQ": abi.CmdReqNotifyCQ,
+		"DOORBELLS": Command, "POST_SEND": abi.CmdPostSend,
 		"QUERY_DEVICE": abi.CmdQueryDevice, "MODIFY_QP": abi.CmdModifyQP} {
 		m := regexp.MustCompile(`\b` + name + ` = (\w+)`).FindSubmatch(source)
 		if m == nil {
@@ -96,7 +96,7 @@ func TestContextOfLibibverbs(t *testing.T) {
 	if !found {
 		t.Fatal("the library has no struct context")
 	}
-	structs = "struct context {" + strings.ReplaceAll(structs, "struct verbs_context", "struct tapir")
+	structs = "struct cq;\nstruct context {" + strings.ReplaceAll(structs, "struct verbs_context", "struct tapir")
 	dir := t.TempDir()
 	source := `#include <infiniband/verbs.h>
 #include <stddef.h>
@@ -107,6 +107,11 @@ typedef unsigned long u64;
 ` + structs + `
 #define SAME(a, f, b, g) _Static_assert(offsetof(struct a, f) == offsetof(struct b, g), #g)
 SAME(context, poll, ibv_context, ops.poll_cq);
+SAME(context, notify, ibv_context, ops.req_notify_cq);
+SAME(cq, context, ibv_cq, context);
+SAME(cq, handle, ibv_cq, handle);
+SAME(cq, handle, ibv_cq_ex, handle);
+SAME(cq, start, ibv_cq_ex, start_poll);
 SAME(context, fd, ibv_context, cmd_fd);
 SAME(context, compat, ibv_context, abi_compat);
 SAME(qp, handle, ibv_qp, handle);
@@ -116,6 +121,7 @@ SAME(limit, more, ibv_qp_rate_limit_attr, comp_mask);
 	offsetof(struct verbs_context, context) - offsetof(struct verbs_context, g), #g)
 BEFORE(limit, modify_qp_rate_limit);
 BEFORE(query, query_device_ex);
+BEFORE(create, create_cq_ex);
 BEFORE(size, sz);
 _Static_assert(offsetof(struct ibv_qp_attr, rate_limit) == ATTR_RATE, "rate_limit");
 _Static_assert(offsetof(struct ibv_device_attr_ex, packet_pacing_caps) == PACING_CAPS, "packet_pacing_caps");

@@ -169,7 +169,7 @@ func (p *Proxy) socket(c *trap.Call, of *protocol) trap.Answer {
 	if c.Int(1)&unix.SOCK_CLOEXEC != 0 {
 		flags = unix.O_CLOEXEC
 	}
-	return p.files.Give(c, s, trap.Stat{Mode: unix.S_IFSOCK | 0o777}, flags)
+	return p.files.Give(s, trap.Stat{Mode: unix.S_IFSOCK | 0o777}, flags)
 }
 
 // ours tells whether the caller is in this process's namespace of a kind. What

@@ -121,6 +121,7 @@ func requests() {
 	patience := unix.Timeval{Usec: 1000}
 	fmt.Println(unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &patience))
 	hear(fd)
+	_ = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{}) // the next answer may take its time
 	fmt.Println(ask(fd, toyAdmin, unix.NLM_F_ACK, ""))
 	hear(fd)
 }

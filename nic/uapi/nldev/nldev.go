@@ -89,6 +89,7 @@ const (
 )
 
 const (
+	nodeCA    = 1  // RDMA_NODE_IB_CA
 	nodeRNIC  = 4  // RDMA_NODE_RNIC
 	driverRXE = 14 // RDMA_DRIVER_RXE, whose provider drives the device
 	thePort   = 1
@@ -248,9 +249,13 @@ func (d *Device) describe() (netlink.Message, error) {
 		a.String(attrFWVersion, attr.Firmware)
 		a.Uint64(attrNodeGUID, guid(attr.NodeGUID))
 		a.Uint64(attrSysImageGUID, guid(attr.SystemImageGUID))
-		a.Uint8(attrNodeType, nodeRNIC)
+		node, protocol := uint8(nodeRNIC), "iw"
+		if attr.RoCE {
+			node, protocol = nodeCA, "roce"
+		}
+		a.Uint8(attrNodeType, node)
 		a.Uint8(attrDim, 0)
-		a.String(attrProtocol, "iw")
+		a.String(attrProtocol, protocol)
 	}), err
 }
 

@@ -9,14 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/trap"
+	"tapir/nic/verbs"
 )
 
 // bulkFrom is the number of octets from which process_vm_readv(2) and its
 // counterpart are used. /proc/PID/mem copies them twice, page by page.
 const bulkFrom = 12 << 10
 
-// bulk copies long pieces of a process's memory by process_vm_readv(2), with this
-// process's own rights. So it is made only for a supervisor that has them all.
+// scatterWithin is how far places lie apart, at most, that are written together.
+const scatterWithin = 64 << 10
+
+// bulk copies long pieces of a process's memory, and many short ones, by
+// process_vm_readv(2), with this process's own rights. So it is made only for a
+// supervisor that has them all.
 type bulk struct {
 	pid     int
 	pagemap *os.File
@@ -28,7 +33,7 @@ func newBulk(pid int) *bulk {
 	if err != nil {
 		return nil
 	}
-	return &bulk{pid, f}
+	return &bulk{pid: pid, pagemap: f}
 }
 
 // pageScan is struct pm_scan_arg of linux/fs.h, since Linux 6.7; pageRegion struct
@@ -79,6 +84,32 @@ func (b *bulk) move(addr uint64, p []byte, write bool) (done bool) {
 	}
 	n, err := move(b.pid, local[:], remote[:], 0)
 	return err == nil && n == len(p)
+}
+
+// scatter writes p to places of the memory from base on if it can do so at once, and
+// has done it if so. The kernel copies one element behind the other.
+func (b *bulk) scatter(base uint64, p []byte, places []verbs.Place) (done bool) {
+	lo, hi := places[0].Off, uint64(0)
+	for _, at := range places {
+		lo, hi = min(lo, at.Off), max(hi, at.Off+uint64(at.N))
+	}
+	if b == nil || hi-lo > scatterWithin || !b.present(base+lo, hi-lo, true) {
+		return false
+	}
+	for len(places) > 0 {
+		var remote [64]unix.RemoteIovec
+		k, n := min(len(places), len(remote)), 0
+		for i, at := range places[:k] {
+			remote[i] = unix.RemoteIovec{Base: uintptr(base + at.Off), Len: at.N}
+			n += at.N
+		}
+		local := [1]unix.Iovec{{Base: &p[0], Len: uint64(n)}}
+		if m, err := unix.ProcessVMWritev(b.pid, local[:], remote[:k], 0); err != nil || m != n {
+			return false
+		}
+		p, places = p[n:], places[k:]
+	}
+	return true
 }
 
 // hasOurRights tells whether process pid has every right that this one has, as far

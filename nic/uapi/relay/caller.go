@@ -148,6 +148,13 @@ func (c *caller) Install(fd, flags int) (int, error) {
 	return int(a.Value), nil
 }
 
+// LastWords implements abi.LastWords: the supervisor keeps a copy of the descriptor.
+func (c *caller) LastWords(fd int, b []byte) (revoke func()) {
+	l, token := c.s.link, c.file.token
+	l.send(&message{Kind: lastWords, File: token}, string(b), fd)
+	return func() { l.send(&message{Kind: lastWords, File: token}, "", -1) }
+}
+
 // Nonblocking implements abi.Caller.
 func (c *caller) Nonblocking() bool {
 	text := procField(fmt.Sprintf("/proc/%d/fdinfo/%d", c.thread, c.fd), "flags")

@@ -42,8 +42,8 @@ type Client struct {
 
 	mu    sync.Mutex
 	lost  bool
-	taken bool      // the other side receives the calls
-	paper []*ledger // of what it has received
+	taken bool          // the other side receives the calls
+	paper []*ipc.Ledger // of what it has received
 	next  uint64
 	calls map[uint64]*call // those that the other side was told of
 	open  map[uint64]*clientFile
@@ -146,16 +146,17 @@ func (c *Client) run() {
 		if f.bells != nil {
 			f.bells.Gone() // else who rings would wait
 		}
+		f.speak()
 	}
 	c.mu.Unlock()
 	for _, call := range calls {
 		call.end(uint32(unix.ENODEV))
 	}
 	for _, l := range c.paper { // which only handOver changes, and not any more
-		for _, id := range l.unanswered() {
+		for _, id := range l.Unanswered() {
 			c.supervisor.Call(trap.Notification{ID: id}).Finish(trap.Fail(unix.ENODEV))
 		}
-		l.close()
+		l.Close()
 	}
 	c.receiveAgain()
 }
@@ -193,12 +194,23 @@ func (c *Client) take(m *message, tail string, fd int) {
 		delete(c.open, m.File)
 		c.mu.Unlock()
 		if f != nil {
+			f.hush()
 			c.files.Forget(f.id)
 		}
 	case bells:
 		c.mu.Lock()
 		if f := c.open[m.File]; f != nil {
 			f.bells, _ = doorbell.Open(fd, -1) // without them the program is told nothing
+		}
+		c.mu.Unlock()
+	case lastWords:
+		c.mu.Lock()
+		switch f := c.open[m.File]; {
+		case f == nil:
+		case fd < 0:
+			f.hush()
+		default:
+			f.last, fd = append(f.last, words{fd, tail}), -1
 		}
 		c.mu.Unlock()
 	case foreign:

@@ -14,7 +14,10 @@ type ClientInfo struct {
 	Via   string `json:"via"`   // auto, trap or preload, as tapir run was told; umode
 	Calls string `json:"calls"` // by which commands come
 	Posts string `json:"posts"` // by which posts to queues come
-	Why   string `json:"why"`
+	// Commands is how many were served, each at the price of a stopped system call or a
+	// message.
+	Commands uint64 `json:"commands"`
+	Why      string `json:"why"`
 }
 
 // How commands and posts come.
@@ -50,7 +53,7 @@ func (s *session) clients() (list []ClientInfo) {
 	defer s.mu.Unlock()
 	for _, f := range s.files {
 		c := ClientInfo{PID: f.opener, Run: s.supervisor, File: f.name, Via: cmp.Or(s.ask.Via, "auto"), Calls: byTrap,
-			Posts: byCommand}
+			Posts: byCommand, Commands: f.commands.Load()}
 		if c.Via == byPreload {
 			c.Calls = byPreload
 		}

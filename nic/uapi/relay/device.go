@@ -59,13 +59,13 @@ func (c *Client) handOver() {
 	if err != nil {
 		return
 	}
-	l, fd, err := newLedger()
+	l, fd, err := ipc.NewLedger()
 	if err != nil {
 		return
 	}
 	defer unix.Close(fd)
 	if c.supervisor.Suspend() != nil {
-		l.close()
+		l.Close()
 		return
 	}
 	c.taken, c.paper = true, append(c.paper, l)
@@ -105,6 +105,29 @@ type clientFile struct {
 	token uint64
 	id    trap.FileID
 	bells *doorbell.Bells // as the supervisor has them; nil: there are none
+	last  []words         // what the program is told if the NIC's process dies
+}
+
+// words are octets for a pipe of the program.
+type words struct {
+	fd   int // non-blocking
+	text string
+}
+
+// speak writes the last words, unless the program does not listen, and forgets them.
+func (f *clientFile) speak() {
+	for _, w := range f.last {
+		_, _ = unix.Write(w.fd, []byte(w.text))
+	}
+	f.hush()
+}
+
+// hush forgets the last words.
+func (f *clientFile) hush() {
+	for _, w := range f.last {
+		ipc.Close(w.fd)
+	}
+	f.last = nil
 }
 
 // Descriptor implements trap.File; a file that was adopted is not asked.

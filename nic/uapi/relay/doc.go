@@ -34,7 +34,7 @@ import (
 )
 
 // Version of what is spoken on the socket. Both sides must have the same.
-const Version = 8
+const Version = 9
 
 // Ask is what a supervisor says first.
 type Ask struct {

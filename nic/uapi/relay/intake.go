@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -35,7 +36,7 @@ type intake struct {
 
 	mu     sync.Mutex
 	home   Thread // that receives; nil: none yet
-	ledger *ledger
+	ledger *ipc.Ledger
 	calls  int  // not yet answered
 	ending bool // the receiving must not begin again
 	over   bool // the last answer closes all
@@ -70,7 +71,7 @@ func newIntake(s *session, fd, paper int, terms string) (*intake, error) {
 	if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || link != listenerLink {
 		return nil, unix.EINVAL // it could be one that a read waits for
 	}
-	l, err := openLedger(paper)
+	l, err := ipc.OpenLedger(paper)
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +121,7 @@ func (in *intake) serve(now frame.Time, hungUp bool) {
 		in.end()
 		return
 	}
+	in.answer() // a loop that is late looks at its sources more than once in an iteration
 	if in.next == nil {
 		in.next = &caller{s: in.s, in: in}
 	}
@@ -228,7 +230,7 @@ func notification(tail string) (n trap.Notification) {
 func (in *intake) enter(id uint64) (slot uint32, ok bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if slot, ok = in.ledger.enter(id); ok {
+	if slot, ok = in.ledger.Enter(id); ok {
 		in.calls++
 	}
 	return slot, ok
@@ -238,7 +240,7 @@ func (in *intake) enter(id uint64) (slot uint32, ok bool) {
 func (in *intake) leave(slot uint32) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.ledger.leave(slot)
+	in.ledger.Leave(slot)
 	in.calls--
 	in.closeUnused()
 }
@@ -271,6 +273,6 @@ func (in *intake) close() {
 func (in *intake) closeUnused() {
 	if in.over && in.calls == 0 {
 		unix.Close(in.l.Fd())
-		in.ledger.close()
+		in.ledger.Close()
 	}
 }

@@ -78,7 +78,7 @@ const (
 	opMallocs            // answers how often the process has allocated memory
 	opCount              // answers how often it was made, on this file
 	opTell               // writes an octet to the pipe of opListen
-	opListen             // answers the number of a new descriptor, a pipe
+	opListen             // answers the number of a new descriptor, a pipe; 1: with last words, 2: which are revoked
 	opWaiting            // answers how many commands wait, on the same device
 	opRang               // answers how often doorbells of the file were rung
 )
@@ -197,6 +197,12 @@ func (f *toyFile) serve(c abi.Caller, cmd toyCommand) (uint64, error) {
 		}
 		f.pipe = p[1]
 		_ = unix.SetNonblock(p[0], false)
+		if cmd.Arg > 0 {
+			revoke := c.(abi.LastWords).LastWords(p[1], []byte("bye"))
+			if cmd.Arg > 1 {
+				revoke()
+			}
+		}
 		n, err := c.Install(p[0], 0)
 		return uint64(n), err
 	case opTell:

@@ -38,6 +38,7 @@ const (
 	foreign   // Tail is the trap.Notification of a call that is not for a device file
 	back      // the listener is received from no more
 	bells     // the memory of the doorbells of File comes along
+	lastWords // Tail, for the descriptor that comes along if this process dies; without one, none of File are left
 )
 
 // message is what is exchanged after the greeting. Both ends are one machine's

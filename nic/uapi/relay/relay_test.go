@@ -157,7 +157,8 @@ func TestKilled(t *testing.T) {
 // fail, and the program can go on with what is not of a NIC.
 func TestNodeDies(t *testing.T) {
 	inAllWays(t, func(t *testing.T, w way, n *nodeProcess) {
-		n.start(t, w, "orphan").want(t, "dying: ENODEV\nparked: ENODEV\nparked: ENODEV\nafterwards: ENODEV\nopen: -1 ENODEV\nstat: 0, others: 0")
+		n.start(t, w, "orphan").want(t, "dying: ENODEV\nparked: ENODEV\nparked: ENODEV\nafterwards: ENODEV\n"+
+			"open: -1 ENODEV\nstat: 0, others: 0\nlast words: 3 bye\nlast words: 0")
 	})
 }
 

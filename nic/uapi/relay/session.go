@@ -59,13 +59,14 @@ type answer struct {
 
 // file is an open device file. What follows File belongs to its home.
 type file struct {
-	s      *session
-	token  uint64
-	id     trap.FileID
-	home   Thread
-	name   string      // of its device
-	opener int         // the process that opened it
-	belled atomic.Bool // it has doorbells
+	s        *session
+	token    uint64
+	id       trap.FileID
+	home     Thread
+	name     string        // of its device
+	opener   int           // the process that opened it
+	belled   atomic.Bool   // it has doorbells
+	commands atomic.Uint64 // that were served
 	abi.File
 	stop    func() // the watch for its end
 	buf     []byte // of its last command
@@ -308,6 +309,7 @@ func (f *file) carryOut(c *caller, addr uint64, b []byte) {
 		return
 	}
 	f.look()
+	f.commands.Add(1)
 	var err error
 	switch {
 	case c.ioctl:

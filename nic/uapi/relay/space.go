@@ -104,6 +104,20 @@ func (r *region) ReadAt(p []byte, off uint64) error { return r.move(p, off, fals
 // WriteAt implements verbs.Memory. Error: EFAULT.
 func (r *region) WriteAt(p []byte, off uint64) error { return r.move(p, off, true) }
 
+// WriteScattered implements verbs.Scattered. Error: EFAULT.
+func (r *region) WriteScattered(p []byte, places []verbs.Place) error {
+	if !r.space.gone.Load() && r.space.bulk.scatter(r.addr, p, places) {
+		return nil
+	}
+	for _, at := range places {
+		if err := r.WriteAt(p[:at.N], at.Off); err != nil {
+			return err
+		}
+		p = p[at.N:]
+	}
+	return nil
+}
+
 func (r *region) move(p []byte, off uint64, write bool) error {
 	if r.space.move(r.addr+off, p, write) != nil {
 		return unix.EFAULT

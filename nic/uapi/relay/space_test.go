@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/verbs"
 )
 
 const watchedOctets = 64 // at the end of what is written
@@ -139,6 +141,57 @@ func TestMove(t *testing.T) {
 		if k := beforeEnd(n); k != before {
 			t.Errorf("%d of %d octets before the end", k, n)
 		}
+	}
+}
+
+// Short pieces go to their places, the later ones over the earlier ones, whether the
+// kernel takes them all together or not.
+func TestWriteScattered(t *testing.T) {
+	const page = 4096
+	mem, err := unix.Mmap(-1, 0, 32*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	must(t, err)
+	defer unix.Munmap(mem)
+	list, err := os.Open("/proc/self/maps")
+	must(t, err)
+	defer list.Close()
+	file, err := os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
+	must(t, err)
+	defer file.Close()
+	places := []verbs.Place{{Off: 70, N: 8}, {Off: 9, N: 3}, {Off: 72, N: 2}, {Off: 2 * page, N: 1}}
+	for i := range 200 {
+		places = append(places, verbs.Place{Off: uint64(page + i), N: 2})
+	}
+	for name, c := range map[string]struct {
+		touched, together bool
+		far               uint64
+	}{"together": {true, true, 0}, "a page is not there": {false, false, 0}, "too far apart": {true, false, 20 * page}} {
+		must(t, unix.Madvise(mem, unix.MADV_DONTNEED))
+		for at := 0; c.touched && at < len(mem); at += page {
+			mem[at] = 0
+		}
+		places := append(places[:len(places):len(places)], verbs.Place{Off: 2*page + 5 + c.far, N: 4})
+		want := make([]byte, len(mem))
+		var p []byte
+		for i, at := range places {
+			piece := bytes.Repeat([]byte{byte(i + 1)}, at.N)
+			p = append(p, piece...)
+			copy(want[at.Off:], piece)
+		}
+		f := &memFile{mem: file, maps: list, devices: newFilesystems(os.Getpid()), bulk: newBulk(os.Getpid())}
+		addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
+		r := &region{space: &space{memFile: f}, addr: addr, n: uint64(len(mem))}
+		if done := f.bulk.scatter(addr, p, places); done != c.together {
+			t.Errorf("%s: the kernel took them all: %v", name, done)
+		}
+		if err := r.WriteScattered(p, places); err != nil || !bytes.Equal(mem, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must(t, unix.Mprotect(mem[page:2*page], unix.PROT_READ))
+	r := &region{space: &space{memFile: &memFile{mem: file, maps: list, devices: newFilesystems(os.Getpid()),
+		bulk: newBulk(os.Getpid())}}, addr: uint64(uintptr(unsafe.Pointer(&mem[0]))), n: uint64(len(mem))}
+	if err := r.WriteScattered([]byte("ab"), []verbs.Place{{Off: 0, N: 1}, {Off: page, N: 1}}); err != unix.EFAULT {
+		t.Errorf("to a read-only page: %v", err)
 	}
 }
 

@@ -130,9 +130,9 @@ func TestLedgerIsSealed(t *testing.T) {
 		must(t, err)
 		return fd
 	}
-	for name, fd := range map[string]int{"not sealed": memfd(8*ledgerSlots, unix.F_SEAL_GROW), "short": memfd(4096, unix.F_SEAL_SHRINK)} {
-		if l, err := openLedger(fd); err == nil {
-			l.close()
+	for name, fd := range map[string]int{"not sealed": memfd(8*ipc.LedgerSlots, unix.F_SEAL_GROW), "short": memfd(4096, unix.F_SEAL_SHRINK)} {
+		if l, err := ipc.OpenLedger(fd); err == nil {
+			l.Close()
 			t.Errorf("%s: taken", name)
 		}
 		unix.Close(fd)
@@ -144,9 +144,9 @@ func TestLedgerIsSealed(t *testing.T) {
 func TestListenerIsOne(t *testing.T) {
 	n := startNode(t)
 	p := passing(t, n, nil)
-	l, fd, err := newLedger()
+	l, fd, err := ipc.NewLedger()
 	must(t, err)
-	defer l.close()
+	defer l.Close()
 	var pipe [2]int
 	must(t, unix.Pipe(pipe[:]))
 	defer ipc.Close(fd, pipe[0], pipe[1])

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"syscall"
@@ -33,9 +34,13 @@ type Attr struct {
 	State                     string // of the port: ACTIVE
 	Phys                      string // LINK_UP
 	LID, SMLID                uint16
-	GIDs                      []string // fe80:0000:0000:0000:0200:00ff:fe00:0001
-	PKeys                     []uint16
-	Caps                      uint64 // ibv_device_cap_flags
+	// GIDs are the entries of the table, such as fe80:0000:0000:0000:0200:00ff:fe00:0001,
+	// empty ones among them, GIDTypes their types with RoCE. GIDNetdevs are the interfaces of
+	// those of VLANs; others are the device's.
+	GIDs, GIDTypes, GIDNetdevs []string
+	RoCE                       bool // the node is a channel adapter, not an RNIC
+	PKeys                      []uint16
+	Caps                       uint64 // ibv_device_cap_flags
 }
 
 // Counter is one of a device's own.
@@ -69,10 +74,16 @@ func (d *Device) UVerbs() string { return fmt.Sprintf("%s/uverbs%d", devDir, d.I
 func (d *Device) UVerbsNumber() uint64 { return unix.Mkdev(231, 192+uint32(d.Index)) }
 
 // UMAD is the path of the file for management datagrams of the device's port.
-func (d *Device) UMAD() string { return fmt.Sprintf("%s/umad%d", devDir, d.Index) }
+func (d *Device) UMAD() string { return UMAD(d.Index) }
 
 // UMADNumber is the device number of that file.
-func (d *Device) UMADNumber() uint64 { return unix.Mkdev(231, uint32(d.Index)) }
+func (d *Device) UMADNumber() uint64 { return UMADNumber(d.Index) }
+
+// UMAD is the path of /dev/infiniband/umadN.
+func UMAD(n int) string { return fmt.Sprintf("%s/umad%d", devDir, n) }
+
+// UMADNumber is the device number of that file.
+func UMADNumber(n int) uint64 { return unix.Mkdev(231, uint32(n)) }
 
 // CMNumber is the device number of CMPath.
 func CMNumber() uint64 { return unix.Mkdev(10, 125) }
@@ -90,7 +101,7 @@ const (
 
 // Devices adds the files of these devices. Whatever serves the device files
 // themselves must be a handler before this one.
-func (t *Tree) Devices(devices ...Device) error {
+func (t *Tree) Devices(devices []Device, hfis ...HFI) error {
 	for _, dir := range []string{devDir, verbsDir, classDir, madDir, cmDir} {
 		t.Show(dir)
 	}
@@ -106,6 +117,9 @@ func (t *Tree) Devices(devices ...Device) error {
 		b.files("", [][2]any{{d.UVerbs(), ""}, {d.UMAD(), ""}})
 		b.device(d)
 		b.siw(d)
+	}
+	for i := range hfis {
+		b.hfi(&hfis[i])
 	}
 	return b.err
 }
@@ -144,9 +158,17 @@ func (b *builder) device(d *Device) {
 			return line(&a) + "\n", nil
 		})
 	}
+	a, err := d.Attr()
+	if err != nil {
+		b.err = cmp.Or(b.err, err)
+		return
+	}
+	node, caps := "4: RNIC", "0x00090000" // managed by a connection manager, and as a device
+	if a.RoCE {
+		node, caps = "1: CA", "0x04010000" // by a connection manager; GIDs of IP addresses
+	}
 	b.files(dir+"/", [][2]any{
-		{"node_type", "4: RNIC"}, {"ports/1/lid_mask_count", 0}, {"ports/1/sm_sl", 0},
-		{"ports/1/cap_mask", "0x00090000"}, // managed by a connection manager, and as a device
+		{"node_type", node}, {"ports/1/cap_mask", caps}, {"ports/1/lid_mask_count", 0}, {"ports/1/sm_sl", 0},
 		{"ports/1/rate", "100 Gb/sec (4X EDR)"}, {"ports/1/link_layer", "Ethernet"},
 	})
 	for path := range new(Attr).lines() {
@@ -211,13 +233,24 @@ func (a *Attr) lines() map[string]string {
 	}
 }
 
+// used tells whether entry i of the GID table is.
+func (a *Attr) used(i int) bool { return i < len(a.GIDs) && a.GIDs[i] != "" }
+
+// gidType is the type of a used entry.
+func (a *Attr) gidType(i int) string {
+	if i < len(a.GIDTypes) && a.GIDTypes[i] != "" {
+		return a.GIDTypes[i]
+	}
+	return "IB/RoCE v1"
+}
+
 // tables adds the port's tables. GID entries that are not used say zero, as the
 // kernel's do, and their attributes cannot be read: EINVAL, which libibverbs
 // expects.
 func (b *builder) tables(dir string, d *Device, attr func(string, func(*Attr) string)) {
 	for i := range GIDTable {
 		attr(fmt.Sprintf("ports/1/gids/%d", i), func(a *Attr) string {
-			if i < len(a.GIDs) {
+			if a.used(i) {
 				return a.GIDs[i]
 			}
 			return strings.Repeat("0000:", 7) + "0000"
@@ -227,17 +260,25 @@ func (b *builder) tables(dir string, d *Device, attr func(string, func(*Attr) st
 		b.err = err
 	}
 	for i := range GIDTable {
-		used := func(line string) func() (string, error) {
+		used := func(line func(a *Attr) string) func() (string, error) {
 			return func() (string, error) {
 				a, err := d.Attr()
-				if err == nil && i >= len(a.GIDs) {
+				if err == nil && !a.used(i) {
 					err = syscall.EINVAL
 				}
-				return line + "\n", err
+				if err != nil {
+					return "", err
+				}
+				return line(&a) + "\n", nil
 			}
 		}
-		b.live(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), used("IB/RoCE v1"))
-		b.live(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), used(d.Netdev))
+		b.live(fmt.Sprintf("%s/gid_attrs/types/%d", dir, i), used(func(a *Attr) string { return a.gidType(i) }))
+		b.live(fmt.Sprintf("%s/gid_attrs/ndevs/%d", dir, i), used(func(a *Attr) string {
+			if i < len(a.GIDNetdevs) && a.GIDNetdevs[i] != "" {
+				return a.GIDNetdevs[i]
+			}
+			return d.Netdev
+		}))
 	}
 	for i := range PKeyTable {
 		attr(fmt.Sprintf("ports/1/pkeys/%d", i), func(a *Attr) string {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/lab/check/testenv"
+	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/trap/traptest"
 )
@@ -24,6 +25,7 @@ func TestMain(m *testing.M) { traptest.Main(m, programs, traptest.Nothing) }
 type world struct {
 	*Tree
 	via trap.Via
+	lib string // a library that programs load
 
 	mu    sync.Mutex // of what the device says
 	qps   []QP
@@ -71,7 +73,7 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{Tree: tree, zcopy: "Y"}
-	err = tree.Devices(Device{Index: 0, Netdev: "tap7",
+	err = tree.Devices([]Device{{Index: 0, Netdev: "tap7",
 		Attr: says(w, func() Attr {
 			return Attr{NodeGUID: "0200:00ff:fe00:0001", SystemImageGUID: "0200:00ff:fe00:0001", Firmware: "1.2", Description: "tapir nic7",
 				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}
@@ -82,7 +84,7 @@ func newWorld(t *testing.T) *world {
 		QPs: says(w, func() []QP { return w.qps }),
 		CEPs: says(w, func() []CEP {
 			return []CEP{{State: "listening", Listening: true, Local: "10.0.0.1:7471"}, {ID: 4, State: "full operation", QP: 9, Local: "10.0.0.1:7471", Remote: "10.0.0.2:9"}}
-		})})
+		})}})
 	if err == nil {
 		err = tree.Parameters([]Parameter{
 			{Name: "zcopy_tx", Get: says(w, func() string { return w.zcopy }), Set: func(v string) { w.change(func() { w.zcopy = v }) }},
@@ -102,7 +104,8 @@ func (w *world) run(t *testing.T, argv ...string) (output string, code int) {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	p, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{w.Tree}, Via: w.via})
+	p, err := trap.Start(trap.Options{Argv: argv, Stdout: out, Stderr: out, Handlers: []trap.Handler{w.Tree}, Via: w.via,
+		Library: w.lib})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,22 @@ func TestTools(t *testing.T) {
 		}
 		if got, code := w.run(t, "ls", "/sys/class/infiniband/rxe1"); code != 2 || !strings.Contains(got, "No such file or directory") {
 			t.Errorf("what is not there, exit code %d:\n%s", code, got)
+		}
+	})
+}
+
+// TestWorkingDirectory: programs change into a shown directory, name files from there, and
+// are told where they are; a directory that is not there is refused as ever.
+func TestWorkingDirectory(t *testing.T) {
+	bothWays(t, func(t *testing.T, w *world) {
+		file := filepath.Join(t.TempDir(), "doorbell.so")
+		testenv.Must(t, os.WriteFile(file, []byte(doorbell.Library()), 0o600))
+		w.lib = file
+		const dir = "/sys/class/infiniband"
+		w.want(t, "rxe0\n4: ACTIVE\n"+dir+"/rxe0\n1\n"+dir+"/rxe0/ports\n6\n/dev\n", "sh", "-ec", "cd "+dir+"; echo *; cat rxe0/ports/1/state; "+
+			"cd rxe0; pwd -P; ls ports; cd ports; env -u PWD pwd; cat ../../../infiniband_verbs/abi_version; cd /dev; env -u PWD pwd")
+		if got, code := w.run(t, "sh", "-c", "cd "+dir+"/rxe9"); code == 0 {
+			t.Errorf("exit code %d: %s", code, got)
 		}
 	})
 }
@@ -411,7 +430,7 @@ func TestFailingDevice(t *testing.T) {
 	}
 	defer tree.Close()
 	fails := Device{Attr: func() (Attr, error) { return Attr{}, syscall.ENODEV }}
-	if err := tree.Devices(fails); err != syscall.ENODEV {
+	if err := tree.Devices([]Device{fails}); err != syscall.ENODEV {
 		t.Errorf("error %v, want ENODEV", err)
 	}
 }

@@ -141,17 +141,27 @@ func (c *Call) resolve(dir int, addr uint64) (string, error) {
 		return "", err
 	}
 	if name[0] != '/' {
-		link := c.proc("cwd")
-		if dir != unix.AT_FDCWD {
-			link = c.proc("fd/" + strconv.Itoa(dir))
-		}
-		base, err := os.Readlink(link)
+		base, err := c.Dir(dir)
 		if err != nil {
-			return "", unix.EBADF
+			return "", err
 		}
-		name = c.seen(base) + "/" + name
+		name = base + "/" + name
 	}
 	return path.Clean(name), nil
+}
+
+// Dir is what the program calls the directory of descriptor dir; AT_FDCWD: its working
+// directory. Error: EBADF.
+func (c *Call) Dir(dir int) (string, error) {
+	link := c.proc("cwd")
+	if dir != unix.AT_FDCWD {
+		link = c.proc("fd/" + strconv.Itoa(dir))
+	}
+	base, err := os.Readlink(link)
+	if err != nil {
+		return "", unix.EBADF
+	}
+	return c.seen(base), nil
 }
 
 // seen is what the program calls a directory: from its own root directory on,

@@ -49,6 +49,14 @@ type Writer interface {
 	Write(c *Call, addr, n uint64) Answer
 }
 
+// Reader is a Writer whose read(2) is served, as far as Pass does not leave it to
+// the descriptor. What is read by a number outside of the reserved range is.
+type Reader interface {
+	Writer
+	// Read serves read(2) of up to n octets to addr. It must not block.
+	Read(c *Call, addr, n uint64) Answer
+}
+
 // OpenServer is a Node whose opening is answered by itself, perhaps later and
 // by another process, in place of Open. What it opens may be told by Adopt.
 type OpenServer interface {
@@ -62,6 +70,7 @@ type OpenServer interface {
 type Files struct {
 	ioctls []Cond
 	writes bool
+	reads  bool
 	nodes  map[string]Node
 	open   ByFile[openFile]
 }
@@ -86,6 +95,9 @@ func (f *Files) Add(path string, n Node) { f.nodes[path] = n }
 // ServeWrites has Writers served. It must not be called after Start.
 func (f *Files) ServeWrites() { f.writes = true }
 
+// ServeReads has Readers served, too. It must not be called after Start.
+func (f *Files) ServeReads() { f.writes, f.reads = true, true }
+
 // Adopt serves a file that was opened elsewhere, until Forget.
 func (f *Files) Adopt(id FileID, file File, st Stat) {
 	f.open.Put(id, &openFile{File: file, stat: st})
@@ -102,6 +114,9 @@ func (f *Files) Rules() []Rule {
 	}
 	if f.writes {
 		rules = append(rules, writeRules()...)
+	}
+	if f.reads {
+		rules = append(rules, Rule{Nr: unix.SYS_READ, When: []Cond{Reserved().Cond(0)}})
 	}
 	return rules
 }
@@ -130,6 +145,14 @@ func (f *Files) Serve(c *Call) Answer {
 				o.mu.Lock()
 				defer o.mu.Unlock()
 				return w.Write(c, c.Arg(1), c.Arg(2))
+			}
+		}
+	case unix.SYS_READ:
+		if o := f.open.Find(c, c.Int(0)); o != nil {
+			if r, ok := o.File.(Reader); ok {
+				o.mu.Lock()
+				defer o.mu.Unlock()
+				return r.Read(c, c.Arg(1), c.Arg(2))
 			}
 		}
 	case unix.SYS_DUP, unix.SYS_FCNTL:
@@ -204,12 +227,12 @@ func (f *Files) openNode(c *Call, n Node, flags int) Answer {
 	if err != nil {
 		return Fail(err)
 	}
-	return f.Give(c, file, n.Stat(), flags)
+	return f.Give(file, n.Stat(), flags)
 }
 
-// Give ends the call with a new descriptor for a file, which is served from now on.
+// Give answers the call with a new descriptor for a file, which is served from now on.
 // Of flags, O_CLOEXEC is used.
-func (f *Files) Give(c *Call, file File, st Stat, flags int) Answer {
+func (f *Files) Give(file File, st Stat, flags int) Answer {
 	fd, held := file.Descriptor()
 	answer := Install(fd, flags)
 	if _, ok := file.(Writer); ok {
@@ -224,9 +247,8 @@ func (f *Files) Give(c *Call, file File, st Stat, flags int) Answer {
 	id := FileID{own.Dev, own.Ino}
 	f.Adopt(id, file, st)
 	if other.Mode&unix.S_IFMT != unix.S_IFREG {
-		c.Finish(answer)
-		go f.releaseAfter(held, id)
-		return Later()
+		go f.releaseAfter(held, id) // it has fd until the caller has it
+		return answer
 	}
 	if _, err := Watch(held, func() { f.release(id) }); err != nil {
 		unix.Close(fd)

@@ -60,13 +60,16 @@ type Listener struct {
 	twoSteps atomic.Bool // before Linux 5.14 a descriptor cannot be added and the call ended at once
 
 	placing sync.Mutex // held from finding a free number to using it
+	raised  processes  // by the preloaded library, while a descriptor is installed
 
 	repeats repeats
 }
 
 // NewListener is the listener that fd, which stays the caller's, is open on.
 func NewListener(fd int, terms Terms) *Listener {
-	return &Listener{fd: fd, terms: terms, mem: foreign{terms.ProcMem}, repeats: newRepeats()}
+	return &Listener{fd: fd, terms: terms, mem: foreign{terms.ProcMem},
+		raised:  processes{held: map[int]chan struct{}{}},
+		repeats: newRepeats()}
 }
 
 // Fd is its descriptor, which polls as readable when a call waits, and as

@@ -205,12 +205,44 @@ func (c *connection) finish(call *Call, a Answer) {
 	}
 }
 
+// processes are those of which a thread has something alone.
+type processes struct {
+	mu   sync.Mutex
+	held map[int]chan struct{} // closed when it is let go
+}
+
+// lock waits until no other thread of the process has it. Threads of other processes do not
+// wait: a tracer may make calls while its tracee, stopped by it, has the lock.
+func (p *processes) lock(process int) (unlock func()) {
+	mine := make(chan struct{})
+	for {
+		p.mu.Lock()
+		other := p.held[process]
+		if other == nil {
+			p.held[process] = mine
+			p.mu.Unlock()
+			break
+		}
+		p.mu.Unlock()
+		<-other
+	}
+	return func() {
+		p.mu.Lock()
+		delete(p.held, process)
+		p.mu.Unlock()
+		close(mine)
+	}
+}
+
 // install gives the waiting thread a duplicate of fd and learns its number.
 func (c *connection) install(call *Call, fd, flags int, where Place) (int, error) {
 	m := libraryAnswer{Kind: answerInstall, Value: int64(flags & unix.O_CLOEXEC)}
 	if where == InReserved {
-		call.l.placing.Lock() // the caller's limit is not what it was meanwhile
-		defer call.l.placing.Unlock()
+		process, err := call.Process()
+		if err != nil {
+			return -1, err
+		}
+		defer call.l.raised.lock(process)() // whose limit is not what it was meanwhile
 		r := call.l.terms.Reserved
 		restore, err := r.raise(call)
 		if err != nil {

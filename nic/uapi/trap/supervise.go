@@ -172,17 +172,21 @@ func (s *Supervisor) serve(c *Call) {
 		s.refuse(c)
 		return
 	}
+	if a := s.ask(c); a.kind != later {
+		c.Finish(a) // may wait for the caller, whose tracer makes calls meanwhile
+	}
+}
+
+// ask asks the handlers for the answer.
+func (s *Supervisor) ask(c *Call) Answer {
 	s.serial.Lock()
 	defer s.serial.Unlock()
 	for _, h := range s.handlers[c.Nr()] {
 		if a := h.Serve(c); a.kind != pass {
-			if a.kind != later {
-				c.Finish(a)
-			}
-			return
+			return a
 		}
 	}
-	c.Finish(Pass())
+	return Pass()
 }
 
 // refuse ends a program of another architecture: its calls have other numbers

@@ -51,6 +51,9 @@ const (
 	Established     EventType = 9
 	Disconnected    EventType = 10
 	DeviceRemoval   EventType = 11
+	MulticastJoin   EventType = 12
+	MulticastError  EventType = 13
+	TimewaitExit    EventType = 15
 )
 
 // Port spaces. Those of TCP and InfiniBand stand for TCP ports here, the others
@@ -79,6 +82,9 @@ var order = binary.LittleEndian
 const (
 	attrState   = 1 << 0
 	attrAccess  = 1 << 3
+	attrPKey    = 1 << 4
+	attrPort    = 1 << 5
+	attrQKey    = 1 << 6
 	attrTimeout = 1 << 9
 )
 
@@ -91,6 +97,7 @@ func (r *route) answerRoute() *abi.CMRoute {
 	a := &abi.CMRoute{Src: r.src.encode(), Dst: r.dst.encode()}
 	if r.attached {
 		a.NodeGUID, a.DGID, a.SGID, a.Port, a.DeviceIndex = r.guid, r.dgid, r.sgid, portNum, noDeviceIndex
+		a.Paths = r.paths
 	}
 	return a
 }
@@ -120,4 +127,5 @@ type route struct {
 	sgid, dgid verbs.GID
 	src, dst   sockaddr
 	service    uint16 // port space
+	paths      uint32
 }

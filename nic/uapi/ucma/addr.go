@@ -9,6 +9,7 @@ import (
 	"tapir/nic/uapi/abi"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/icmp"
 )
 
 // serveBind is BIND_IP, and BIND once the address's length is checked.
@@ -161,7 +162,10 @@ type way struct {
 // way looks for one from n to dst; a loopback address stands for the NIC
 // itself.
 func (n *Device) way(dst sockaddr) (w way) {
-	if w.to = dst.addr; dst.any() {
+	if w.to = dst.addr; w.to.IsMulticast() {
+		return n.wayToGroup(w.to)
+	}
+	if dst.any() {
 		for _, p := range n.Network.Addrs() {
 			if a := p.Addr(); a.Is4() == dst.addr.Is4() && !a.IsLinkLocalUnicast() {
 				return way{to: a, from: a, ok: true}
@@ -170,6 +174,20 @@ func (n *Device) way(dst sockaddr) (w way) {
 		return w
 	}
 	w.from, w.bits, w.ok = n.Network.Route(w.to)
+	return w
+}
+
+// wayToGroup is that to a multicast group: from any address of the family, if the
+// NIC has groups.
+func (n *Device) wayToGroup(to netip.Addr) (w way) {
+	if !n.fabric() {
+		return w
+	}
+	for _, p := range n.Network.Addrs() {
+		if a := p.Addr(); a.Is4() == to.Is4() && (!a.IsLinkLocalUnicast() || !w.ok) {
+			w = way{to: to, from: a, ok: true}
+		}
+	}
 	return w
 }
 
@@ -206,6 +224,11 @@ func (i *id) askStation(n *Device, w way, ms uint32) {
 	home, q := i.file.home, &query{dev: n}
 	i.query = q
 	n.run(home, func(now frame.Time) {
+		if w.to.IsMulticast() {
+			mac := icmp.MulticastMAC(w.to)
+			home.run(n, func(frame.Time) { i.resolved(q, w, mac, 0) })
+			return
+		}
 		var unask, unschedule func()
 		done := func(mac ether.Addr, err syscall.Errno) {
 			q.stop()

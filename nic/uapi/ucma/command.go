@@ -50,13 +50,13 @@ var handlers = [numCommands]struct {
 	cmdGetOption:       {"GET_OPTION", 0, 0, refuse(syscall.ENOSYS)}, // no kernel has it
 	cmdSetOption:       {"SET_OPTION", 24, 0, withID(8, (*id).setOption)},
 	cmdNotify:          {"NOTIFY", 8, 0, withID(0, (*id).notify)},
-	cmdJoinIPMulticast: {"JOIN_IP_MCAST", 48, 0, withNIC(44, (*id).join)},
-	cmdLeaveMulticast:  {"LEAVE_MCAST", 16, 0, refuse(syscall.ENOENT)}, // no group was joined
+	cmdJoinIPMulticast: {"JOIN_IP_MCAST", 48, 4, withNIC(44, (*id).joinIP)},
+	cmdLeaveMulticast:  {"LEAVE_MCAST", 16, 4, (*File).leaveGroup},
 	cmdMigrateID:       {"MIGRATE_ID", 16, 0, (*File).migrateID},
 	cmdQuery:           {"QUERY", 16, 0, withID(8, (*id).serveQuery)},
 	cmdBind:            {"BIND", 136, 0, (*File).bindAddr},
 	cmdResolveAddr:     {"RESOLVE_ADDR", 272, 0, withID(0, (*id).resolveAddr)},
-	cmdJoinMulticast:   {"JOIN_MCAST", 152, 0, withNIC(16, (*id).join)},
+	cmdJoinMulticast:   {"JOIN_MCAST", 152, 4, withNIC(16, (*id).joinGroup)},
 }
 
 // refuse serves a command that always fails.

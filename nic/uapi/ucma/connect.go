@@ -24,17 +24,20 @@ func (i *id) connect(c *command) error {
 		return syscall.EINVAL
 	}
 	n := &conn{dev: i.dev, home: i.file.home, owner: i, manual: !i.qpAttr || i.ack.set}
+	if i.dev.fabric() {
+		n.manual = !i.datagrams() && p.Valid != abi.NICMoves // the program moves its queue pair in between
+	}
 	i.conn, i.state = n, connected
 	pid, local, remote := c.caller.Process(), netip.AddrPortFrom(i.src.addr, i.src.port),
 		netip.AddrPortFrom(i.to, i.dst.port)
 	if i.src.any() {
 		local = netip.AddrPortFrom(netip.Addr{}, i.src.port)
 	}
-	automatic, tos := i.binding != nil && i.binding.automatic, i.tos
+	automatic, opt := i.binding != nil && i.binding.automatic, i.options()
 	var from netip.AddrPort
 	return c.on(i.dev, func(now frame.Time) error {
 		n.id = n.dev.CM.NewID(n.handle, process(pid))
-		err := n.connect(p, pid, tos, local, remote, automatic, now)
+		err := n.connect(p, pid, opt, local, remote, automatic, now)
 		from = n.id.Local()
 		return err
 	}, i.alive(func(err error) error {
@@ -50,14 +53,14 @@ func (i *id) connect(c *command) error {
 
 // connect asks the peer. A port that the program did not choose may turn out
 // to be in TIME-WAIT with this peer; then the NIC chooses.
-func (n *conn) connect(p abi.ConnParam, pid int, tos uint8, local, remote netip.AddrPort, automatic bool,
+func (n *conn) connect(p abi.ConnParam, pid int, o options, local, remote netip.AddrPort, automatic bool,
 	now frame.Time) error {
-	q, err := n.params(&p, pid)
+	q, err := n.params(&p, pid, o)
 	if err != nil {
 		return err
 	}
-	q.Local, q.TOS = local, tos
-	q.PeerToPeer, q.ManualRTR = true, n.manual // programs do not know who has to send first
+	q.Local = local
+	q.PeerToPeer, q.ManualEstablish = true, n.manual // programs do not know who has to send first
 	err = n.id.Connect(remote, q, now)
 	if automatic && errors.Is(err, &toe.Error{Kind: toe.AddrInUse}) {
 		q.Local = netip.AddrPortFrom(local.Addr(), 0)
@@ -75,16 +78,16 @@ func (i *id) accept(c *command) error {
 	case n == nil || i.state != connected || (p.Valid != 0) != i.passive:
 		return syscall.EINVAL
 	case p.Valid == 0:
-		return c.on(i.dev, func(now frame.Time) error { return n.id.SendRTR(now) }, i.alive(errnos.Of))
+		return c.on(i.dev, func(now frame.Time) error { return n.id.Establish(now) }, i.alive(errnos.Of))
 	}
-	pid, tos := c.caller.Process(), i.tos
+	pid, opt := c.caller.Process(), i.options()
 	return c.on(i.dev, func(now frame.Time) error {
 		if s := n.id.State(); s == cm.Closed || s == cm.Closing {
 			return syscall.ECONNRESET
 		}
-		q, err := n.params(&p, pid)
+		q, err := n.params(&p, pid, opt)
 		if err == nil {
-			q.TOS, q.MaySendFirst = tos, true // programs do not know who has to send first
+			q.MaySendFirst = true // programs do not know who has to send first
 			err = n.id.Accept(q, now)
 		}
 		if err != nil && n.id.State() == cm.Requested {

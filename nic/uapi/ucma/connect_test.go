@@ -10,6 +10,7 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
+	"tapir/wire/ib"
 )
 
 // pair is a client and a server program on NICs of their own.
@@ -19,8 +20,11 @@ type pair struct {
 	c, s           *thread
 }
 
-func newPair(t testing.TB, rng *rand.Rand) *pair {
+func newPair(t testing.TB, rng *rand.Rand) *pair { return newPairOf(t, rng, verbs.IWARP) }
+
+func newPairOf(t testing.TB, rng *rand.Rand, of verbs.Personality) *pair {
 	p := &pair{w: newWorld(t, rng)}
+	p.w.roce = of == verbs.RoCE
 	p.client = p.w.nic(NewServer(), "nic0", "10.0.0.1/24", "fd00::1/64")
 	p.server = p.w.nic(NewServer(), "nic1", "10.0.0.2/24", "fd00::2/64")
 	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
@@ -64,24 +68,33 @@ func (p *pair) connected(at, to string) (c, s, l *cmid) {
 	c = p.resolved(to)
 	must(p.w.t, c.connect("hello"))
 	s, ev := l.request()
-	if ev.private != "hello" || ev.ird != 5 || ev.ord != 4 {
+	if ev.said() != "hello" || ev.ird != 5 || ev.ord != 4 {
 		p.w.t.Errorf("request %+v", ev)
 	}
 	must(p.w.t, s.createQP(p.server), s.accept("welcome"))
-	if ev := c.expect(Established); ev.private != "welcome" || ev.status != 0 || ev.ird != 4 || ev.ord != 4 {
+	if ev := c.established(); ev.said() != "welcome" || ev.status != 0 || ev.ird != 4 || ev.ord != 4 {
 		p.w.t.Errorf("established %+v", ev)
 	}
 	s.expect(Established)
 	return c, s, l
 }
 
-func TestConnect(t *testing.T) {
+// over runs a test with NICs of iWARP and with NICs of RoCE.
+func over(t *testing.T, test func(t *testing.T, of verbs.Personality)) {
+	for _, of := range []verbs.Personality{verbs.IWARP, verbs.RoCE} {
+		t.Run(of.String(), func(t *testing.T) { test(t, of) })
+	}
+}
+
+func TestConnect(t *testing.T) { over(t, testConnect) }
+
+func testConnect(t *testing.T, of verbs.Personality) {
 	for _, a := range []struct{ at, to string }{
 		{"0.0.0.0:7471", "10.0.0.2:7471"}, {"10.0.0.2:7471", "10.0.0.2:7471"},
 		{"[::]:7471", "10.0.0.2:7471"}, {"[::]:7471", "[fd00::2]:7471"}, {"[fd00::2]:7471", "[fd00::2]:7471"},
 	} {
 		t.Run(a.at+" "+a.to, func(t *testing.T) {
-			p := newPair(t, nil)
+			p := newPairOf(t, nil, of)
 			c, s, l := p.connected(a.at, a.to)
 			if c.qp.State() != verbs.RTS || s.qp.State() != verbs.RTS {
 				t.Errorf("QPs %v %v", c.qp.State(), s.qp.State())
@@ -121,7 +134,8 @@ func (p *pair) checkEmpty(t testing.TB, list ...*channel) {
 	if !p.w.until(func() bool {
 		return len(p.client.dev.CM.IDs())+len(p.server.dev.CM.IDs())+len(p.server.dev.CM.Listeners()) == 0
 	}) {
-		t.Errorf("left: %d and %d ids, %d listeners", len(p.client.dev.CM.IDs()), len(p.server.dev.CM.IDs()), len(p.server.dev.CM.Listeners()))
+		t.Errorf("left: %d and %d ids, %d listeners", len(p.client.dev.CM.IDs()), len(p.server.dev.CM.IDs()),
+			len(p.server.dev.CM.Listeners()))
 	}
 	for _, n := range p.w.nodes {
 		if owners := n.d.s.ports.owners; len(owners) > 0 || len(n.d.files) > 0 {
@@ -131,13 +145,16 @@ func (p *pair) checkEmpty(t testing.TB, list ...*channel) {
 	}
 }
 
-func TestReject(t *testing.T) {
-	p := newPair(t, nil)
+func TestReject(t *testing.T) { over(t, testReject) }
+
+func testReject(t *testing.T, of verbs.Personality) {
+	p := newPairOf(t, nil, of)
 	l, c := p.listener("0.0.0.0:7471"), p.resolved("10.0.0.2:7471")
 	must(t, c.connect(""))
 	s, _ := l.request()
 	must(t, s.reject("connection rejected"))
-	if ev := c.expect(Rejected); ev.status != -int32(syscall.ECONNREFUSED) || ev.private != "connection rejected" {
+	status := map[verbs.Personality]int32{verbs.IWARP: -int32(syscall.ECONNREFUSED), verbs.RoCE: int32(ib.RejectConsumer)}
+	if ev := c.expect(Rejected); ev.status != status[of] || ev.said() != "connection rejected" {
 		t.Errorf("%+v", ev)
 	}
 	if err := s.accept(""); err == nil {
@@ -149,19 +166,25 @@ func TestReject(t *testing.T) {
 	p.checkEmpty(t, l.ch, c.ch)
 }
 
-func TestNobodyListens(t *testing.T) {
-	p := newPair(t, nil)
+func TestNobodyListens(t *testing.T) { over(t, testNobodyListens) }
+
+func testNobodyListens(t *testing.T, of verbs.Personality) {
+	p := newPairOf(t, nil, of)
 	c := p.resolved("10.0.0.2:7471")
 	must(t, c.connect(""))
-	if ev := c.expect(Rejected); ev.status != -int32(syscall.ECONNREFUSED) {
+	status := map[verbs.Personality]int32{verbs.IWARP: -int32(syscall.ECONNREFUSED),
+		verbs.RoCE: int32(ib.RejectInvalidServiceID)}
+	if ev := c.expect(Rejected); ev.status != status[of] {
 		t.Errorf("%+v", ev)
 	}
 	c.end()
 	p.checkEmpty(t, c.ch)
 }
 
-func TestPeerSilent(t *testing.T) {
-	p := newPair(t, nil)
+func TestPeerSilent(t *testing.T) { over(t, testPeerSilent) }
+
+func testPeerSilent(t *testing.T, of verbs.Personality) {
+	p := newPairOf(t, nil, of)
 	c := p.resolved("10.0.0.2:7471")
 	p.w.mute = func(n *node) bool { return n == p.server }
 	must(t, c.connect(""))
@@ -246,8 +269,10 @@ func TestDepths(t *testing.T) {
 
 // Once it has asked for the end, a program is told of no error, and may forget
 // the id: what is queued is still sent.
-func TestDisconnectThen(t *testing.T) {
-	p := newPair(t, nil)
+func TestDisconnectThen(t *testing.T) { over(t, testDisconnectThen) }
+
+func testDisconnectThen(t *testing.T, of verbs.Personality) {
+	p := newPairOf(t, nil, of)
 	c, s, l := p.connected("0.0.0.0:7471", "10.0.0.2:7471")
 	must(t, c.disconnect(), s.qp.Modify(verbs.Err))
 	if ev := c.expect(Disconnected); ev.status != 0 {
@@ -258,7 +283,7 @@ func TestDisconnectThen(t *testing.T) {
 	must(t, c2.connect(""))
 	s2, _ := l.request()
 	must(t, s2.createQP(p.server), s2.accept(""))
-	c2.expect(Established)
+	c2.established()
 	s2.expect(Established)
 	must(t, c2.disconnect())
 	c2.end()

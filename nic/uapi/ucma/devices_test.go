@@ -125,8 +125,11 @@ func TestListenAllOrNone(t *testing.T) {
 
 // Programs that have different NICs of a server do not meet: both may have the
 // same port, and each reaches its peer through its own NIC.
-func TestProgramsApart(t *testing.T) {
+func TestProgramsApart(t *testing.T) { over(t, testProgramsApart) }
+
+func testProgramsApart(t *testing.T, of verbs.Personality) {
 	p := &pair{w: newWorld(t, nil)}
+	p.w.roce = of == verbs.RoCE
 	s := NewServer()
 	p.server, p.client = p.w.nic(s, "nic1", "10.0.0.2/24"), p.w.nic(s, "nic0", "10.0.0.1/24")
 	p.c, p.s = p.w.thread(100, p.client), p.w.thread(200, p.server)
@@ -269,8 +272,10 @@ func TestNICRemovedMeanwhile(t *testing.T) {
 
 // Requests beyond the backlog that nobody has fetched are refused; fetching
 // makes room.
-func TestBacklog(t *testing.T) {
-	p := newPair(t, nil)
+func TestBacklog(t *testing.T) { over(t, testBacklog) }
+
+func testBacklog(t *testing.T, of verbs.Personality) {
+	p := newPairOf(t, nil, of)
 	l, err := p.s.create(p.s.open())
 	must(t, err, l.bind("0.0.0.0:7471"), l.listen(2))
 	var all []*cmid
@@ -288,7 +293,7 @@ func TestBacklog(t *testing.T) {
 	first, _ := l.request()
 	more := p.resolved("10.0.0.2:7471")
 	must(t, more.connect(""), first.createQP(p.server), first.accept(""))
-	all[0].expect(Established)
+	all[0].established()
 	p.w.run(1e7)
 	if more.ch.readable() {
 		t.Error("refused though there is room")

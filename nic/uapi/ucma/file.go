@@ -63,9 +63,11 @@ func (f *File) Close() {
 
 // event is one that the program has not fetched yet.
 type event struct {
-	id   *id // to which it is reported
-	req  *id // of CONNECT_REQUEST: the id made for it
-	resp abi.CMEvent
+	id  *id // to which it is reported
+	req *id // of CONNECT_REQUEST: the id made for it
+	// group is the one that was joined, with MULTICAST_JOIN.
+	group *group
+	resp  abi.CMEvent
 }
 
 // queue gives ev to a thread that waits, or keeps it for the next one.
@@ -110,7 +112,11 @@ func (f *File) deliver(c *command) error {
 	f.events[0] = nil
 	f.events = f.events[1:]
 	f.tokens.set(len(f.events))
-	ev.id.reported++
+	if ev.group != nil {
+		ev.group.reported++
+	} else {
+		ev.id.reported++
+	}
 	if ev.req != nil {
 		ev.id.backlog++
 		ev.req.pending = false

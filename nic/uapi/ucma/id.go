@@ -2,8 +2,10 @@ package ucma
 
 import (
 	"net/netip"
+	"slices"
 	"syscall"
 
+	"tapir/nic/cm"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
@@ -52,16 +54,17 @@ type id struct {
 	passive   bool
 	pending   bool // CONNECT_REQUEST waits to be fetched
 	qpAttr    bool // INIT_QP_ATTR was asked: librdmacm has the queue pair
+	groups    []*group
 }
 
 // createID is CREATE_ID. EPROTONOSUPPORT: a port space of datagrams, which an
-// RNIC has not.
+// RNIC has not, and the program has no other NIC.
 func (f *File) createID(c *command) error {
 	i := &id{file: f, uid: c.u64(0), space: c.u16(16)}
 	switch {
-	case i.space == portSpaceUDP, i.space == portSpaceIPoIB:
+	case i.datagrams() && !slices.ContainsFunc(f.nics, (*Device).fabric):
 		return syscall.EPROTONOSUPPORT
-	case i.space != portSpaceTCP && i.space != portSpaceIB:
+	case i.space != portSpaceTCP && i.space != portSpaceIB && !i.datagrams():
 		return syscall.EINVAL
 	case !f.home.add(i):
 		return syscall.ENOMEM
@@ -72,6 +75,12 @@ func (f *File) createID(c *command) error {
 	}
 	return err
 }
+
+// datagrams tells whether the id is of a port space of datagrams.
+func (i *id) datagrams() bool { return cm.PortSpace(i.space).Datagrams() }
+
+// fabric tells whether programs move the NIC's queue pairs, and have datagrams.
+func (d *Device) fabric() bool { return d.Verbs.Fabric() }
 
 // find returns the file's id number num. Errors: ENOENT, EINVAL for one of
 // another file.
@@ -144,9 +153,15 @@ func (i *id) remove() {
 // tell queues an event of the id. A request that was not accepted has none:
 // accepting it will fail.
 func (i *id) tell(typ EventType, status syscall.Errno, p abi.ConnParam) {
+	i.report(typ, -int32(status), func(ev *abi.CMEvent) { ev.SetConn(p) })
+}
+
+// report is tell with any status and parameter.
+func (i *id) report(typ EventType, status int32, fill func(ev *abi.CMEvent)) {
 	if i.uid != 0 && i.state != removed {
-		i.file.queue(&event{id: i, resp: abi.CMEvent{UID: i.uid, ID: i.num, Event: uint32(typ), Status: -int32(status),
-			Param: p}})
+		ev := &event{id: i, resp: abi.CMEvent{UID: i.uid, ID: i.num, Event: uint32(typ), Status: status}}
+		fill(&ev.resp)
+		i.file.queue(ev)
 	}
 }
 
@@ -159,8 +174,25 @@ func (i *id) route() *route {
 		if !i.station.IsZero() {
 			r.dgid = verbs.GIDFromMAC(i.station)
 		}
+		if i.dev.fabric() { // GIDs are addresses
+			r.sgid, r.dgid = gidOf(i.src.addr), gidOf(i.to)
+			if i.passive {
+				r.dgid = gidOf(i.dst.addr)
+			}
+			if i.state >= routeResolved {
+				r.paths = 1
+			}
+		}
 	}
 	return r
+}
+
+// gidOf is an address as a GID, zero of none.
+func gidOf(a netip.Addr) (g verbs.GID) {
+	if a.IsValid() {
+		g = verbs.GIDFromAddr(a)
+	}
+	return g
 }
 
 // alive wraps what is to be done when another thread has answered: nothing, if

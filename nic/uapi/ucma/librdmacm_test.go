@@ -3,6 +3,7 @@ package ucma
 import (
 	"errors"
 	"net/netip"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -10,6 +11,7 @@ import (
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/abi/abitest"
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 )
 
 // thread is one of a program that calls librdmacm: what that writes, in its
@@ -185,7 +187,7 @@ func (i *cmid) createQP(n *node) error {
 	if i.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: cq, RecvCQ: cq}); err != nil {
 		return err
 	}
-	i.qpn = i.qp.Num()
+	i.qpn = i.qp.QPN()
 	if i.noInit {
 		return nil
 	}
@@ -212,7 +214,7 @@ func (i *cmid) connect(private string) error {
 
 func (i *cmid) accept(private string) error {
 	for _, s := range []verbs.State{verbs.Init, verbs.RTR, verbs.RTS} {
-		if _, err := i.initQPAttr(s); err != nil {
+		if _, err := i.move(s); err != nil {
 			return err
 		}
 	}
@@ -274,7 +276,8 @@ type fetched struct {
 func parseEvent(b []byte) fetched {
 	p := b[20:]
 	return fetched{
-		uid: order.Uint64(b), num: order.Uint32(b[8:]), typ: EventType(order.Uint32(b[12:])), status: int32(order.Uint32(b[16:])),
+		uid: order.Uint64(b), num: order.Uint32(b[8:]), typ: EventType(order.Uint32(b[12:])),
+		status:  int32(order.Uint32(b[16:])),
 		private: string(p[8 : 8+int(p[264])]), ird: p[266], ord: p[267],
 	}
 }
@@ -286,16 +289,50 @@ func (t *thread) event(c *channel) (fetched, error) {
 	return parseEvent(t.mem), err
 }
 
+// move asks for the attributes of a move; the queue pair of RoCE is moved with them, that of
+// iWARP is the NIC's.
+func (i *cmid) move(to verbs.State) (mask uint32, err error) {
+	mask, err = i.initQPAttr(to)
+	if err != nil || !i.t.w.roce || to == verbs.Init || i.qp == nil {
+		return mask, err
+	}
+	a := abi.Get[abi.CMQPAttr](i.t.mem)
+	attr := qpattr.Attr{Path: abi.AHPath(a.AH[:]), PathMTU: qpattr.MTUOctets(uint8(a.PathMTU)), DestQPN: a.DestQPN,
+		RQPSN: a.RQPSN, SQPSN: a.SQPSN, PKeyIndex: a.PKeyIndex, MaxRdAtomic: a.MaxRdAtomic,
+		MaxDestRdAtomic: a.MaxDestRdAtomic, MinRNRTimer: a.MinRNRTimer, Timeout: a.Timeout, RetryCount: a.Retry,
+		RNRRetry: a.RNRRetry}
+	return mask, i.qp.ModifyAttr(to, &attr, qpattr.Mask(mask))
+}
+
 // respond is what librdmacm does with CONNECT_RESPONSE.
 func (i *cmid) respond() (mask uint32, err error) {
-	i.expect(ConnectResponse)
+	_, mask, err = i.answer()
+	return mask, err
+}
+
+func (i *cmid) answer() (ev fetched, mask uint32, err error) {
+	ev = i.expect(ConnectResponse)
 	for _, s := range []verbs.State{verbs.Init, verbs.RTR, verbs.RTS} {
-		if mask, err = i.initQPAttr(s); err != nil {
-			return 0, err
+		if mask, err = i.move(s); err != nil {
+			return ev, 0, err
 		}
 	}
-	return mask, i.establish()
+	return ev, mask, i.establish()
 }
+
+// established is what tells librdmacm that its request was accepted.
+func (i *cmid) established() fetched {
+	i.t.w.t.Helper()
+	if !i.t.w.roce {
+		return i.expect(Established)
+	}
+	ev, _, err := i.answer()
+	must(i.t.w.t, err)
+	return ev
+}
+
+// said is the private data, without the zeros that fill messages of RoCE.
+func (f *fetched) said() string { return strings.TrimRight(f.private, "\x00") }
 
 // expect fetches an event of i that must be of this type.
 func (i *cmid) expect(typ EventType) fetched {

@@ -101,7 +101,8 @@ func (l *listener) listen(addr netip.AddrPort, sixOnly bool, of process, i *id, 
 		}
 	}
 	for _, a := range at {
-		open, err := l.dev.CM.Listen(netip.AddrPortFrom(a, addr.Port()), maxBacklog, l.handler(i, home), of)
+		open, err := l.dev.CM.ListenIn(cm.PortSpace(i.space), netip.AddrPortFrom(a, addr.Port()), maxBacklog,
+			l.handler(i, home), of)
 		if err != nil {
 			l.close()
 			return err
@@ -143,7 +144,8 @@ func (l *listener) handler(i *id, home *Device) cm.Handler {
 func (i *id) request(n *conn, ev cm.Event, local, remote netip.AddrPort) {
 	home := n.home
 	r := &id{
-		file: i.file, space: i.space, state: connected, dev: n.dev, conn: n, passive: true, pending: true, tos: i.tos,
+		file: i.file, space: i.space, state: connected, dev: n.dev, to: remote.Addr(), conn: n, passive: true,
+		pending: true, tos: i.tos,
 		src: fromAddrPort(local), dst: fromAddrPort(remote),
 	}
 	if i.gone || i.state != listening || i.backlog == 0 || !home.add(r) {
@@ -152,6 +154,11 @@ func (i *id) request(n *conn, ev cm.Event, local, remote netip.AddrPort) {
 	}
 	n.owner = r
 	i.backlog--
-	i.file.queue(&event{id: i, req: r, resp: abi.CMEvent{UID: i.uid, ID: r.num, Event: uint32(ConnectRequest),
-		Param: eventParam(&ev)}})
+	out := &event{id: i, req: r, resp: abi.CMEvent{UID: i.uid, ID: r.num, Event: uint32(ConnectRequest)}}
+	if i.datagrams() {
+		out.resp.SetUD(n.datagram(&ev))
+	} else {
+		out.resp.SetConn(eventParam(&ev))
+	}
+	i.file.queue(out)
 }

@@ -65,6 +65,3 @@ func (i *id) notify(*command) error {
 	}
 	return nil
 }
-
-// join is both commands for multicast, refused as the kernel does for an RNIC.
-func (i *id) join(*command) error { return syscall.ENOSYS }

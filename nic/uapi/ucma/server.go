@@ -63,6 +63,8 @@ type Device struct {
 	files []*File
 	ids   []*id // by number; nil: free. Those of the files, requests not yet reported among them
 	free  int   // no number below is free
+	// joined is how many groups programs have ever joined: the numbers given out.
+	joined int
 }
 
 // maxIDs bounds the ids of a home: librdmacm keeps no higher number.

@@ -24,6 +24,7 @@ type world struct {
 	nodes  []*node
 	flying []flying
 	rng    *rand.Rand
+	roce   bool                  // the NICs speak RoCE instead of iWARP
 	mute   func(from *node) bool // its frames are lost
 }
 
@@ -52,6 +53,9 @@ func newWorld(t testing.TB, rng *rand.Rand) *world {
 func (w *world) nic(s *Server, name string, addrs ...string) *node {
 	n := &node{w: w}
 	cfg := nic.Config{Name: name, Hardware: &ideal.Config{}}
+	if w.roce {
+		cfg.RDMA.Personality = verbs.RoCE
+	}
 	for _, a := range addrs {
 		cfg.Addrs = append(cfg.Addrs, netip.MustParsePrefix(a))
 	}
@@ -74,7 +78,7 @@ func (w *world) nic(s *Server, name string, addrs ...string) *node {
 
 func (n *node) qp(_ int, num uint32) *verbs.QP {
 	for _, q := range n.dev.Verbs.QPs() {
-		if q.Num() == num {
+		if q.QPN() == num {
 			return q
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/trap"
+	"tapir/wire/ib"
 )
 
 // Requests of ioctl(2), of type 0x1b.
@@ -29,7 +30,21 @@ const (
 const maxAgents = 32
 
 // agent is a program's registration.
-type agent struct{ tid uint32 } // the upper half of its transaction ids
+type agent struct {
+	tid            uint32 // the upper half of its transaction ids
+	class, version uint8
+	oui            uint32
+	methods        [2]uint64 // of requests that it wants, by their bit
+	rmpp           bool      // messages in segments are put together for it
+}
+
+// wants tells whether requests such as b are for the agent.
+func (a *agent) wants(b []byte) bool {
+	method := b[offMethod]
+	return a.version != 0 && b[offClass] == a.class && b[2] == a.version && method < 128 &&
+		a.methods[method/64]>>(method%64)&1 != 0 &&
+		(!ib.HasOUI(a.class) || len(b) >= ib.MADLen && ib.OUI(b) == a.oui)
+}
 
 // agents counts those of this process, so that no two have one transaction id.
 var agents atomic.Uint32
@@ -66,8 +81,12 @@ func (f *file) Ioctl(c *trap.Call, req uint32, arg uint64) trap.Answer {
 		r, err := trap.Get[request](c, arg)
 		if err == nil {
 			oui := uint32(r.OUI[0])<<16 | uint32(r.OUI[1])<<8 | uint32(r.OUI[2])
-			r.ID, err = f.register(request2{QP: uint32(r.QP), Class: r.Class, Version: r.Version, OUI: oui,
-				RMPP: r.RMPP})
+			var m [2]uint64
+			for i, word := range r.Methods {
+				m[i/2] |= uint64(word) << (i % 2 * 32)
+			}
+			r.ID, err = f.register(request2{QP: uint32(r.QP), Class: r.Class, Version: r.Version, Methods: m,
+				OUI: oui, RMPP: r.RMPP})
 		}
 		if err == nil {
 			err = trap.Put(c, arg, &r.ID)
@@ -99,9 +118,12 @@ func (f *file) Ioctl(c *trap.Call, req uint32, arg uint64) trap.Answer {
 	return trap.Fail(unix.ENOTTY)
 }
 
+// subnet tells whether a class is one of subnet management.
+func subnet(class uint8) bool { return class == classSubnLID || class == classSubnDirected }
+
 // register makes an agent and returns its id. Errors: EINVAL, ENOMEM.
 func (f *file) register(r request2) (uint32, error) {
-	subnet := r.Class == classSubnLID || r.Class == classSubnDirected
+	subnet := subnet(r.Class)
 	switch {
 	case r.QP > 1:
 		return 0, unix.EINVAL
@@ -117,7 +139,9 @@ func (f *file) register(r request2) (uint32, error) {
 	if id < 0 {
 		return 0, unix.ENOMEM
 	}
-	f.agents[id], f.used = &agent{agents.Add(1)}, true
+	f.used = true
+	f.agents[id] = &agent{tid: uint32(f.link.Session())<<16 | agents.Add(1)&0xffff, class: r.Class, version: r.Version,
+		oui: r.OUI & 0xffffff, methods: r.Methods, rmpp: r.RMPP != 0 && r.Flags&userRMPP == 0}
 	return uint32(id), nil
 }
 

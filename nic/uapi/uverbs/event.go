@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/al"
+	"tapir/nic/uapi/abi"
 	"tapir/wire/frame"
 )
 
@@ -129,8 +130,7 @@ func (p *eventPipe) passed(n int) {
 	}
 }
 
-// forget takes the events of one source back that were not read. Its count
-// stands afterwards.
+// forget takes the unread events of one source back. Its count stands afterwards.
 func (p *eventPipe) forget(of *source) {
 	if p.w < 0 || !p.has(of) {
 		return
@@ -229,6 +229,16 @@ func (r *request) newChannel(size int) (*channel, error) {
 	return &channel{pipe: pipe, number: number, pid: r.c.Process()}, nil
 }
 
+// newAsyncChannel makes one for asynchronous events: if this process dies, DEVICE_FATAL is read.
+func (r *request) newAsyncChannel() (*channel, error) {
+	ch, err := r.newChannel(asyncEventLen)
+	if c, ok := r.c.(abi.LastWords); ok && err == nil {
+		fatal := native.AppendUint32(make([]byte, 8, asyncEventLen), uint32(al.DeviceFatal))
+		r.f.revoke = c.LastWords(ch.pipe.w, native.AppendUint32(fatal, 0))
+	}
+	return ch, err
+}
+
 // allocAsync serves ASYNC_EVENT_ALLOC -> {fd}.
 func allocAsync(r *request) error {
 	f := r.f
@@ -242,7 +252,7 @@ func allocAsync(r *request) error {
 	if len(f.asyncs) >= f.ctx.Query().MaxCQ {
 		return syscall.ENOMEM
 	}
-	ch, err := r.newChannel(asyncEventLen)
+	ch, err := r.newAsyncChannel()
 	if err != nil {
 		return err
 	}
@@ -267,8 +277,7 @@ func findChannel(channels []*channel, pid int, number int32) (*channel, error) {
 	return found, nil
 }
 
-// idleChannels is how many channels that no one can read from a File keeps at
-// most, beside as many as are in use.
+// idleChannels is how many channels without a reader a File keeps beside those in use.
 const idleChannels = 8
 
 // sweepChannels closes the channels that no one can read from: destroying one

@@ -24,6 +24,7 @@ type File struct {
 	gone     bool        // the device is gone: every command fails with EIO
 	closed   bool
 	asyncs   []*channel // of asynchronous events, the first made first
+	revoke   func()     // takes back what programs are told if this process dies
 	channels []*channel
 	sweepAt  int // number of channels at which some may be closed
 	handles  handles
@@ -68,22 +69,32 @@ func (f *File) carryOut(r *request) error {
 // gidTable is how many entries the GID table has that programs see.
 const gidTable = verbs.MaxGIDs
 
-// gids are the used entries of the table that the program sees: the first of the
-// NIC's is that of the MAC address.
+// gids are the entries of the table that the program sees, up to the last used: the
+// first of an RNIC's is that of the MAC address.
 func (f *File) gids() []verbs.GID {
-	all := f.server.ca.Verbs().GIDs()
+	v := f.server.ca.Verbs()
+	all := v.GIDs()
+	if v.Fabric() {
+		return all
+	}
 	if f.view.IPGIDs {
 		return all[min(1, len(all)):]
 	}
 	return all[:min(1, len(all))]
 }
 
-// Process is the id of a process that uses the file: the one that opened it, while it
-// lives.
+// gidAt is entry i of that table, zero if it is not used.
+func (f *File) gidAt(i int) (g verbs.GID) {
+	if all := f.gids(); i < len(all) {
+		g = all[i]
+	}
+	return g
+}
+
+// Process is the id of a process that uses the file: while it lives, the one that opened it.
 func (f *File) Process() int { return f.pids[0] }
 
-// manyProcesses is how many processes have used a file when those that are gone
-// are forgotten: a server may fork for ever.
+// manyProcesses is how many have used a file when those that are gone are forgotten.
 const manyProcesses = 64
 
 // note records a process that uses the file.
@@ -167,7 +178,7 @@ func (f *File) Close() {
 func (f *File) reclaim(now frame.Time) {
 	for _, o := range f.handles.slots {
 		if q, ok := o.(*qp); ok {
-			delete(f.server.qps, q.v.Num())
+			delete(f.server.qps, q.v.QPN())
 		}
 	}
 	if f.ctx != nil {
@@ -189,6 +200,7 @@ func (f *File) AsyncEvent(ev al.Event, _ frame.Time) {
 		pushAsync(ch.pipe, nil, uint64(ev.Port), ev.Type)
 	}
 	if fatal {
+		f.revoke() // it is told
 		f.server.ca.Verbs().Defer(func(now frame.Time) {
 			f.gone = true
 			f.reclaim(now)

@@ -199,7 +199,8 @@ func (h *hostile) resize() {
 		if a, err := h.do(19, fields(h.cqh, n%1024), 8+ringLen); err == nil {
 			h.completions = areaOf(h.mmap(a[8:]))
 		}
-	} else if _, err := h.do(33, fields(uint32(3), uint32(h.u8()%4), n%1024, uint32(h.u8()), h.addr()), 0); err == nil && h.u8() > 0 {
+	} else if _, err := h.do(33, fields(uint32(3), uint32(h.u8()%4), n%1024, uint32(h.u8()), h.addr()), 0); err == nil &&
+		h.u8() > 0 {
 		clear(h.mem[:ringLen])
 		_, _ = h.do(33, fields(uint32(3), srqMaxWR, 64, 0, h.client.addr), 0)
 		if body(h.mem).u32(8) > 0 {
@@ -267,35 +268,41 @@ func FuzzHostileProgram(f *testing.F) {
 		f.Add(true, seed)
 	}
 	f.Fuzz(func(t *testing.T, shared bool, in []byte) {
-		c := newCable(t)
-		h := &hostile{station: c.ends[0], in: in[:min(len(in), 1024)], made: map[uint32]int{}}
-		honest := c.ends[1]
-		h.setup(shared)
-		honest.setup(false)
-		c.connect()
-		h.sends, h.receives, h.completions = areaOf(h.rings.send), areaOf(h.rings.receive), areaOf(h.rings.completion)
-		h.keys = []uint32{h.station.key, honest.key}
-		h.made[h.mrh] = 0
-		for i := range uint64(4) {
-			ok(t, honest.recv.Post(&verbs.RecvWR{ID: i, SGEs: honest.sge(int(i)*1000, 1000)}))
-		}
-		honest.post(
-			verbs.SendWR{ID: 1, Opcode: verbs.OpSend, SGEs: honest.sge(0, 3000)},
-			verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, SGEs: honest.sge(0, 5000), RemoteAddr: h.bufAt, RKey: h.station.key},
-			verbs.SendWR{ID: 3, Opcode: verbs.OpRead, SGEs: honest.sge(0, 5000), RemoteAddr: h.bufAt, RKey: h.station.key},
-		)
-		for len(h.in) > 0 {
-			h.act()
-		}
-		c.settle()
-		h.file.Close()
-		if left := h.nic.Verbs.Objects(); len(left) != 0 {
-			t.Fatalf("left behind: %v", left)
-		}
-		c.settle()
-		honest.file.Close()
-		if left := honest.nic.Verbs.Objects(); len(left) != 0 {
-			t.Fatalf("the peer left: %v", left)
+		for _, p := range []verbs.Personality{verbs.IWARP, verbs.RoCE} {
+			hostileProgram(t, p, shared, in)
 		}
 	})
+}
+
+func hostileProgram(t *testing.T, p verbs.Personality, shared bool, in []byte) {
+	c := newCable(t, p)
+	h := &hostile{station: c.ends[0], in: in[:min(len(in), 1024)], made: map[uint32]int{}}
+	honest := c.ends[1]
+	h.setup(shared)
+	honest.setup(false)
+	c.connect()
+	h.sends, h.receives, h.completions = areaOf(h.rings.send), areaOf(h.rings.receive), areaOf(h.rings.completion)
+	h.keys = []uint32{h.station.key, honest.key}
+	h.made[h.mrh] = 0
+	for i := range uint64(4) {
+		ok(t, honest.recv.Post(&verbs.RecvWR{ID: i, SGEs: honest.sge(int(i)*1000, 1000)}))
+	}
+	honest.post(
+		verbs.SendWR{ID: 1, Opcode: verbs.OpSend, SGEs: honest.sge(0, 3000)},
+		verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, SGEs: honest.sge(0, 5000), RemoteAddr: h.bufAt, RKey: h.station.key},
+		verbs.SendWR{ID: 3, Opcode: verbs.OpRead, SGEs: honest.sge(0, 5000), RemoteAddr: h.bufAt, RKey: h.station.key},
+	)
+	for len(h.in) > 0 {
+		h.act()
+	}
+	c.settle()
+	h.file.Close()
+	if left := h.nic.Verbs.Objects(); len(left) != 0 {
+		t.Fatalf("left behind: %v", left)
+	}
+	c.settle()
+	honest.file.Close()
+	if left := honest.nic.Verbs.Objects(); len(left) != 0 {
+		t.Fatalf("the peer left: %v", left)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"syscall"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/verbs"
 )
 
 // methodID names a method of ioctl(2): a kind of object (enum
@@ -18,8 +19,10 @@ const (
 	objectCQ
 	objectQP
 	objectSRQ
+	objectAH         = 6
 	objectMR         = 7
 	objectMW         = 8
+	objectXRCD       = 10
 	objectAsyncEvent = 16
 )
 
@@ -126,8 +129,10 @@ var methods = map[methodID]*method{
 	{objectSRQ, 0}: {command: command{name: "SRQ_CREATE", in: 40, uhw: true, serve: createSRQMethod},
 		attrs: []attribute{newObject(0), handleOf(1, 16), in(4, 8, 8), in(5, 4, 20), in(6, 4, 24), in(7, 4, 28),
 			in(9, 8, 32), eventsAt(10), out(11, 4, 4), out(12, 4, 8), optional(out(13, 4, 12))}, answer: srqAnswerLen},
-	{objectSRQ, 1}: destroys("SRQ_DESTROY", 8, 4, ends[*srq](8)),
-	{objectMR, 1}:  destroys("MR_DESTROY", 0, 0, ends[*mr](0)),
+	{objectSRQ, 1}:  destroys("SRQ_DESTROY", 8, 4, ends[*srq](8)),
+	{objectAH, 0}:   destroys("AH_DESTROY", 0, 0, ends[*ah](0)),
+	{objectXRCD, 0}: destroys("XRCD_DESTROY", 0, 0, ends[*xrcd](0)),
+	{objectMR, 1}:   destroys("MR_DESTROY", 0, 0, ends[*mr](0)),
 	{objectMR, 3}: {command: command{name: "QUERY_MR", in: 4, serve: about(0, queryMR)},
 		attrs:  []attribute{handleOf(0, 0), out(1, 4, 0), out(2, 4, 4), out(3, 8, 8), optional(out(4, 8, 16))},
 		answer: 24},
@@ -207,7 +212,8 @@ func queryMR(r *request, m *mr) error {
 	return r.answer(native.AppendUint64(b, m.Addr()), nil)
 }
 
-// gidEntry is struct ib_uverbs_gid_entry. An RNIC's GIDs are of type 0.
+// gidEntry is struct ib_uverbs_gid_entry. An RNIC's GIDs are of type 0;
+// 1 is RoCE v1, 2 RoCE v2 (enum ibv_gid_type: IB, ROCE_V1, ROCE_V2).
 type gidEntry struct {
 	GID                       [16]byte
 	Index, Port, Type, Netdev uint32
@@ -224,14 +230,18 @@ const (
 // gid is entry i of the port's table as the program sees it. Errors: EINVAL; ENODATA
 // of one that is not used.
 func (f *File) gid(port, i uint64) (e gidEntry, err error) {
-	all := f.gids()
 	switch {
 	case port != 1, i >= gidTable:
 		return e, syscall.EINVAL
-	case i >= uint64(len(all)):
+	case f.gidAt(int(i)) == (verbs.GID{}):
 		return e, syscall.ENODATA
 	}
-	return gidEntry{GID: all[i], Index: uint32(i), Port: uint32(port), Netdev: f.view.Netdev}, nil
+	entry := f.server.ca.Verbs().GIDEntry(int(i))
+	e = gidEntry{GID: f.gidAt(int(i)), Index: uint32(i), Port: 1, Type: uint32(entry.Type), Netdev: f.view.Netdev}
+	if entry.Netdev != "" { // of a VLAN: the operating system has no such interface
+		e.Netdev = 0
+	}
+	return e, nil
 }
 
 // queryGIDEntry serves QUERY_GID_ENTRY{u64 port, u64 index, u64 flags}.
@@ -251,17 +261,21 @@ func queryGIDEntry(r *request) error {
 // all of them.
 func queryGIDTable(r *request) error {
 	size, room := r.in.u64(0), r.io.find(attrGIDEntries)
-	entries := uint64(len(r.f.gids()))
+	entries := uint64(0)
+	for _, g := range r.f.gids() {
+		if g != (verbs.GID{}) {
+			entries++
+		}
+	}
 	if r.in.u64(8) != 0 || size == 0 || uint64(room.len)%size != 0 || uint64(room.len)/size < max(entries, 1) {
 		return syscall.EINVAL
 	}
-	all := make([]byte, entries*size)
-	for i := range entries {
-		e, err := r.f.gid(1, i)
-		if err != nil {
-			return err
+	all := make([]byte, 0, entries*size)
+	for i := range r.f.gids() {
+		if e, err := r.f.gid(1, uint64(i)); err == nil {
+			all = append(all, make([]byte, size)...)
+			copy(all[uint64(len(all))-size:], abi.Octets(&e))
 		}
-		copy(all[i*size:][:size], abi.Octets(&e))
 	}
 	if err := r.put(room, all); err != nil {
 		return err

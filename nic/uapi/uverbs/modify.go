@@ -72,6 +72,9 @@ func (r *request) modifyQP() error {
 	if err != nil {
 		return err
 	}
+	if r.roce() {
+		return r.modifyRoCE(q)
+	}
 	mask := r.in.u32(68)
 	state, current := r.in.u8(96), r.in.u8(97)
 	switch {
@@ -150,6 +153,9 @@ func queryQP(r *request, q *qp) error {
 		PKeyIndex: a.pkeyIndex, State: state, CurState: state, PathMTU: ib.MTUCode(q.f.ctx.Device().PortAttr().MTU),
 		MaxRead: a.maxRead, MaxDest: a.maxDest, MinRNR: a.minRNR, Port: portNumber, Timeout: a.timeout,
 		Retries: a.retries, RNRRetry: a.rnrRetry,
+	}
+	if q.f.ctx.Device().Fabric() {
+		q.queryRoCE(&out)
 	}
 	if q.v.Config().SignalAll {
 		out.SigAll = 1

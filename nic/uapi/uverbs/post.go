@@ -7,6 +7,7 @@ import (
 
 	"tapir/nic/ring"
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 )
 
 // posted is what the commands that carry work requests have in common:
@@ -80,7 +81,7 @@ func postSend(r *request, q *qp) error {
 	}
 	var wrs []verbs.SendWR
 	for range p.count {
-		wr, err := r.sendWR(&p, int(q.caps.Inline))
+		wr, err := r.sendWR(&p, q)
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func postSend(r *request, q *qp) error {
 
 // sendWR reads the next request of p. Inline data is taken from the program's
 // memory at once.
-func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
+func (r *request) sendWR(p *posted, q *qp) (wr verbs.SendWR, err error) {
 	in, sges, err := p.next()
 	if err != nil {
 		return wr, err
@@ -101,7 +102,15 @@ func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
 		return wr, syscall.EINVAL
 	}
 	wr = verbs.SendWR{ID: in.u64(0), Opcode: op, SGEs: sges, RemoteAddr: in.u64(24), RKey: in.u32(32),
-		Flags: ring.Flags(in.u32(16))}
+		Flags: ring.Flags(in.u32(16)), RemoteSRQ: in.u32(52)} // reserved octets: the kernel has no field for it
+	if q.v.Type() == qpattr.UD {
+		a, err := lookup[*ah](r.f, in.u32(24))
+		if err != nil {
+			return wr, err
+		}
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = a.v, in.u32(28), in.u32(32)
+		wr.RemoteAddr, wr.RKey = 0, 0
+	}
 	switch op {
 	case verbs.OpSendImm, verbs.OpWriteImm:
 		wr.Imm = uint64(binary.BigEndian.Uint32(in[20:]))
@@ -112,7 +121,7 @@ func (r *request) sendWR(p *posted, inline int) (wr verbs.SendWR, err error) {
 		wr.RKey = in.u32(48)
 	}
 	if wr.Flags&verbs.Inline != 0 {
-		wr.Inline, err = r.gather(sges, inline)
+		wr.Inline, err = r.gather(sges, int(q.caps.Inline))
 		wr.SGEs = nil
 	}
 	return wr, err

@@ -7,6 +7,7 @@ import (
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 )
 
 // qp is a queue pair whose queues are rings of the program's.
@@ -33,7 +34,7 @@ func (q *qp) destroy() error {
 	if err := q.v.Destroy(); err != nil {
 		return err
 	}
-	delete(q.f.server.qps, q.v.Num())
+	delete(q.f.server.qps, q.v.QPN())
 	q.to.forget(&q.async)
 	q.freeRings()
 	return nil
@@ -57,8 +58,11 @@ const (
 	typeDriver    = 0xff
 )
 
-// checkType: an RNIC has reliable connections only.
-func checkType(t uint8) error {
+// checkType: an RNIC has reliable connections only, RoCE's devices what qpTypes names.
+func (r *request) checkType(t uint8) error {
+	if _, ok := qpTypes[t]; ok && r.roce() {
+		return nil
+	}
 	switch t {
 	case typeRC:
 		return nil
@@ -93,7 +97,7 @@ func (r *request) createQP(in body) error {
 	if err := r.wantsUHW(2 * ringLen); err != nil {
 		return err
 	}
-	if err := checkType(in.u8(45)); err != nil {
+	if err := r.checkType(in.u8(45)); err != nil {
 		return err
 	}
 	q := &qp{target: r.target(in.u64(0)), caps: abi.Get[abi.QPCaps](in[24:])}
@@ -103,25 +107,32 @@ func (r *request) createQP(in body) error {
 	}
 	return r.create(q, func() error { return q.create(r, p, cfg) }, func(h uint32) (core, uhw []byte) {
 		q.v.Private = q
-		r.f.server.qps[q.v.Num()] = q
+		r.f.server.qps[q.v.QPN()] = q
 		uhw = make([]byte, ringLen)
 		if q.recv != nil {
 			uhw = place(q.recv)
 		}
-		return abi.Octets(&abi.CreateQP{Handle: h, Number: q.v.Num(), Caps: q.caps,
+		return abi.Octets(&abi.CreateQP{Handle: h, Number: q.v.QPN(), Caps: q.caps,
 			ResponseLength: length[abi.CreateQP](r)}), append(uhw, place(q.send)...)
 	})
 }
 
 // qpConfig authenticates the handles and checks the sizes.
 func (r *request) qpConfig(in body, caps *abi.QPCaps) (_ *pd, cfg verbs.QPConfig, err error) {
+	if qpTypes[in.u8(45)] == qpattr.XRCTarget {
+		x, err := lookup[*xrcd](r.f, in.u32(8))
+		if err != nil {
+			return nil, cfg, err
+		}
+		return x.pd, verbs.QPConfig{Type: qpattr.XRCTarget, XRCD: x.v, MaxSend: 1, MaxRecv: 1}, nil
+	}
 	p, noPD := lookup[*pd](r.f, in.u32(8))
 	send, noSend := lookup[*cq](r.f, in.u32(12))
 	recv, noRecv := lookup[*cq](r.f, in.u32(16))
 	if err := cmp.Or(noPD, noSend, noRecv); err != nil {
 		return nil, cfg, err
 	}
-	cfg = verbs.QPConfig{SendCQ: send.v, RecvCQ: recv.v, SignalAll: in.u8(44) != 0}
+	cfg = verbs.QPConfig{Type: qpTypes[in.u8(45)], SendCQ: send.v, RecvCQ: recv.v, SignalAll: in.u8(44) != 0}
 	if in.u8(46) != 0 {
 		shared, err := lookup[*srq](r.f, in.u32(20))
 		if err != nil {
@@ -159,6 +170,9 @@ func (q *qp) create(r *request, p *pd, cfg verbs.QPConfig) (err error) {
 	if q.v, err = p.CreateQP(cfg); err != nil {
 		q.freeRings()
 		return err
+	}
+	if cfg.Type == qpattr.UD {
+		q.send.Datagrams()
 	}
 	q.v.SetSendSource(q.send)
 	if q.recv != nil {

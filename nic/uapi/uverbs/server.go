@@ -82,7 +82,7 @@ func (s *Server) open(c abi.Caller, v View) (abi.File, int, error) {
 		arena.Close()
 		return nil, -1, err
 	}
-	f := &File{server: s, arena: arena, view: v, pids: []int{c.Process()}}
+	f := &File{server: s, arena: arena, view: v, pids: []int{c.Process()}, revoke: func() {}}
 	f.req.f = f
 	return f, fd, nil
 }

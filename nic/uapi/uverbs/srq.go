@@ -1,6 +1,7 @@
 package uverbs
 
 import (
+	"cmp"
 	"syscall"
 
 	"tapir/nic/ring"
@@ -28,21 +29,35 @@ type newSRQ struct {
 	user                 uint64
 	pd                   uint32
 	maxWR, maxSGE, limit uint32
+	xrcd                 *xrcd // of an XRC SRQ, with the queue of its completions
+	cq                   *cq
 }
+
+// srqXRC is the type of an XRC SRQ (ib_srq_type).
+const srqXRC = 1
 
 // createSRQ serves CREATE_SRQ{response, user_handle, pd, max_wr, max_sge,
 // limit} -> {handle, max_wr, max_sge, number} {ring, u32 number}.
 func createSRQ(r *request) error {
-	return r.createSRQ(newSRQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), r.in.u32(24), r.in.u32(28)})
+	return r.createSRQ(newSRQ{r.in.u64(8), r.in.u32(16), r.in.u32(20), r.in.u32(24), r.in.u32(28), nil, nil})
 }
 
 // createXSRQ serves CREATE_XSRQ{response, user_handle, type, pd, max_wr,
-// max_sge, limit, ...}, of which the basic type is as CREATE_SRQ.
+// max_sge, limit, xrcd, cq, ...}, of which the basic type is as CREATE_SRQ.
 func createXSRQ(r *request) error {
-	if r.in.u32(16) != 0 { // XRC, tag matching
+	want := newSRQ{r.in.u64(8), r.in.u32(20), r.in.u32(24), r.in.u32(28), r.in.u32(32), nil, nil}
+	switch typ := r.in.u32(16); {
+	case typ == srqXRC && r.roce():
+		x, noDomain := lookup[*xrcd](r.f, r.in.u32(36))
+		c, noCQ := lookup[*cq](r.f, r.in.u32(40))
+		if err := cmp.Or(noDomain, noCQ); err != nil {
+			return err
+		}
+		want.xrcd, want.cq = x, c
+	case typ != 0: // XRC, tag matching
 		return syscall.EOPNOTSUPP
 	}
-	return r.createSRQ(newSRQ{r.in.u64(8), r.in.u32(20), r.in.u32(24), r.in.u32(28), r.in.u32(32)})
+	return r.createSRQ(want)
 }
 
 // Answers to CREATE_SRQ: struct ib_uverbs_create_srq_resp, rxe_create_srq_resp.
@@ -78,7 +93,12 @@ func (s *srq) create(r *request, p *pd, want newSRQ) (err error) {
 		return err
 	}
 	r.trace(StepDriver)
-	if s.v, err = p.CreateSRQ(int(want.maxWR), sges); err != nil {
+	if want.xrcd != nil {
+		s.v, err = p.CreateXSRQ(want.xrcd.v, want.cq.v, int(want.maxWR), sges)
+	} else {
+		s.v, err = p.CreateSRQ(int(want.maxWR), sges)
+	}
+	if err != nil {
 		s.ring.Free()
 		return err
 	}

@@ -16,7 +16,9 @@ import (
 	"tapir/nic/cm"
 	"tapir/nic/ideal"
 	"tapir/nic/ring"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/verbs"
+	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
 )
 
@@ -25,6 +27,7 @@ type cable struct {
 	t    testing.TB
 	now  frame.Time
 	pool *buf.Pool
+	roce bool
 	ends [2]*station
 	fly  []flying
 }
@@ -58,12 +61,14 @@ type station struct {
 // rings are where a program has mapped its queues.
 type rings struct{ send, receive, completion []byte }
 
-func newCable(t testing.TB) *cable {
-	c := &cable{t: t, now: frame.Time(time.Hour), pool: buf.NewPool(4096, 0)}
+func newCable(t testing.TB, p verbs.Personality) *cable {
+	c := &cable{t: t, roce: p == verbs.RoCE, now: frame.Time(time.Hour), pool: buf.NewPool(4096, 0)}
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
 		s := &station{cable: c}
 		var err error
-		s.nic, err = nic.New(nic.Config{Name: addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Hardware: &ideal.Config{}},
+		s.nic, err = nic.New(nic.Config{Name: addr, Addrs: []netip.Prefix{netip.MustParsePrefix(addr)},
+			Hardware: &ideal.Config{},
+			RDMA:     nic.RDMA{Personality: p}},
 			nic.Env{Pool: c.pool, Wire: s, Now: func() frame.Time { return c.now }})
 		ok(t, err)
 		s.nic.LinkUp(c.now)
@@ -79,8 +84,8 @@ func newCable(t testing.TB) *cable {
 }
 
 // newConnected is a cable whose ends are set up and connected.
-func newConnected(t testing.TB, shared bool) (c *cable, a, b *station) {
-	c = newCable(t)
+func newConnected(t testing.TB, p verbs.Personality, shared bool) (c *cable, a, b *station) {
+	c = newCable(t, p)
 	a, b = c.ends[0], c.ends[1]
 	a.setup(false)
 	b.setup(shared)
@@ -161,12 +166,13 @@ func (s *station) setup(shared bool) {
 		rq = qpAnswer[createQPAnswerLen:]
 	}
 	s.qph, s.v = qpAnswer.u32(0), s.server.QP(s.prog.PID, qpAnswer.u32(4))
-	s.must(26, toState(s.qph, verbs.Init), 0)
+	s.init()
 	s.bufAt, s.buf = s.prog.Map(32768)
 	mrAnswer := s.must(9, fields(s.bufAt, uint64(len(s.buf)), s.bufAt, s.pdh, 0x1f), 12)
 	s.mrh, s.key = mrAnswer.u32(0), mrAnswer.u32(4)
 	var err error
-	s.rings = rings{completion: s.mmap(cqAnswer[8:]), receive: s.mmap(rq), send: s.mmap(qpAnswer[createQPAnswerLen+ringLen:])}
+	s.rings = rings{completion: s.mmap(cqAnswer[8:]), receive: s.mmap(rq),
+		send: s.mmap(qpAnswer[createQPAnswerLen+ringLen:])}
 	s.poll, err = ring.OpenCompletionQueue(s.rings.completion)
 	ok(t, err)
 	s.recv, err = ring.OpenRecvQueue(s.rings.receive, 2)
@@ -183,9 +189,53 @@ func (s *station) mmap(mi body) []byte {
 	return mem
 }
 
-// connect leads both programs' queue pairs to RTS.
+// init moves the queue pair to INIT.
+func (s *station) init() { s.must(26, s.attributes(verbs.Init), 0) }
+
+// attributes are those of MODIFY_QP to a state: over RoCE all that reliable connections
+// and XRC need, of a path to the peer's queue pair.
+func (s *station) attributes(to verbs.State) []byte {
+	b := toState(s.qph, to)
+	if !s.cable.roce {
+		return b
+	}
+	mask, typ := maskState, s.v.Type()
+	switch to {
+	case verbs.Init:
+		mask |= maskPKeyIndex | maskPort | maskAccess
+	case verbs.RTR:
+		mask |= maskAV | 1<<8 /* path MTU */ | maskDestQPN | maskRQPSN
+		if typ != qpattr.XRCInitiator {
+			mask |= maskMaxDest | maskMinRNR
+		}
+	case verbs.RTS:
+		mask |= maskSQPSN | maskTimeout
+		if typ != qpattr.XRCTarget {
+			mask |= maskRetries | maskRNRRetry | maskMaxRead
+		}
+	}
+	native.PutUint32(b[68:], uint32(mask))
+	dest := abi.DestOf(&qpattr.Path{DGID: s.peer.nic.Verbs.GIDs()[3], SGIDIndex: 3})
+	copy(b, dest[:])
+	if s.peer.v != nil {
+		native.PutUint32(b[84:], s.peer.v.QPN())
+	}
+	native.PutUint32(b[88:], uint32(remoteAccess))
+	copy(b[98:], []byte{3, 0, 0, 4, 4, 12, portNumber, 14, 7, 7}) // MTU 1024 and counts
+	return b
+}
+
+// connect leads both programs' queue pairs to RTS: the connection manager's, over RoCE
+// the programs do it themselves.
 func (c *cable) connect() {
 	a, b := c.ends[0], c.ends[1]
+	if c.roce {
+		for _, s := range c.ends {
+			s.must(26, s.attributes(verbs.RTR), 0)
+			s.must(26, s.attributes(verbs.RTS), 0)
+		}
+		return
+	}
 	at := netip.MustParseAddrPort("10.0.0.2:4420")
 	_, err := b.nic.CM.Listen(at, 0, func(ev cm.Event, now frame.Time) {
 		if ev.Type == cm.ConnectRequest {
@@ -224,20 +274,32 @@ func (s *station) completion() ring.Completion {
 	return wc[0]
 }
 
+// ended tells whether the queue pair is in error.
+func (s *station) ended() bool { return s.v.State() == verbs.Err || s.v.State() == verbs.SQE }
+
 func (s *station) expect(id uint64, op verbs.WCOpcode, status verbs.Status) ring.Completion {
 	s.tb.Helper()
 	wc := s.completion()
-	if wc.ID != id || wc.Opcode != op && status == verbs.StatusSuccess || wc.Status != status || wc.QPN != s.v.Num() {
+	if wc.ID != id || wc.Opcode != op && status == verbs.StatusSuccess || wc.Status != status || wc.QPN != s.v.QPN() {
 		s.tb.Fatalf("completion %+v, want request %d, %v, %v", wc, id, op, status)
 	}
 	return wc
 }
 
+// over runs a test on NICs of iWARP and on NICs of RoCE.
+func over(t *testing.T, test func(t *testing.T, p verbs.Personality)) {
+	for _, p := range []verbs.Personality{verbs.IWARP, verbs.RoCE} {
+		t.Run(p.String(), func(t *testing.T) { test(t, p) })
+	}
+}
+
 // All that a program does after it has connected, between two NICs.
-func TestPrograms(t *testing.T) {
+func TestPrograms(t *testing.T) { over(t, testPrograms) }
+
+func testPrograms(t *testing.T, p verbs.Personality) {
 	for name, shared := range map[string]bool{"own receive queue": false, "SRQ": true} {
 		t.Run(name, func(t *testing.T) {
-			c, a, b := newConnected(t, shared)
+			c, a, b := newConnected(t, p, shared)
 
 			ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
 			b.arm(b.cqh)
@@ -250,22 +312,27 @@ func TestPrograms(t *testing.T) {
 			a.expect(2, verbs.WCSend, verbs.StatusSuccess)
 
 			a.post(
-				verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte("inline write"), RemoteAddr: b.bufAt + 1000, RKey: b.key},
+				verbs.SendWR{ID: 3, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte("inline write"),
+					RemoteAddr: b.bufAt + 1000, RKey: b.key},
 				verbs.SendWR{ID: 4, Opcode: verbs.OpRead, SGEs: a.sge(2000, 12), RemoteAddr: b.bufAt + 1000, RKey: b.key},
-				verbs.SendWR{ID: 5, Opcode: verbs.OpFetchAdd, SGEs: a.sge(3000, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 41}},
-				verbs.SendWR{ID: 6, Opcode: verbs.OpCompSwap, SGEs: a.sge(3008, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 41, Swap: 7}},
+				verbs.SendWR{ID: 5, Opcode: verbs.OpFetchAdd, SGEs: a.sge(3000, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key,
+					Atomic: verbs.Operands{CompareAdd: 41}},
+				verbs.SendWR{ID: 6, Opcode: verbs.OpCompSwap, SGEs: a.sge(3008, 8), RemoteAddr: b.bufAt + 4000, RKey: b.key,
+					Atomic: verbs.Operands{CompareAdd: 41, Swap: 7}},
 			)
 			a.expect(3, verbs.WCWrite, verbs.StatusSuccess)
 			a.expect(4, verbs.WCRead, verbs.StatusSuccess)
 			a.expect(5, verbs.WCFetchAdd, verbs.StatusSuccess)
 			a.expect(6, verbs.WCCompSwap, verbs.StatusSuccess)
-			if string(a.buf[2000:2012]) != "inline write" || native.Uint64(b.buf[4000:]) != 7 || native.Uint64(a.buf[3008:]) != 41 {
+			if string(a.buf[2000:2012]) != "inline write" || native.Uint64(b.buf[4000:]) != 7 ||
+				native.Uint64(a.buf[3008:]) != 41 {
 				t.Errorf("%q, atomics %d, %d", a.buf[2000:2012], native.Uint64(b.buf[4000:]), native.Uint64(a.buf[3008:]))
 			}
 
 			// More requests than the queue pair takes at a time.
 			for i := range uint64(7) {
-				ok(t, a.send.Post(&verbs.SendWR{ID: 10 + i, Opcode: verbs.OpWrite, Flags: verbs.Signaled, SGEs: a.sge(0, 9000), RemoteAddr: b.bufAt + 10000, RKey: b.key}))
+				ok(t, a.send.Post(&verbs.SendWR{ID: 10 + i, Opcode: verbs.OpWrite, Flags: verbs.Signaled, SGEs: a.sge(0, 9000),
+					RemoteAddr: b.bufAt + 10000, RKey: b.key}))
 			}
 			a.doorbell()
 			for i := range uint64(7) {
@@ -276,8 +343,10 @@ func TestPrograms(t *testing.T) {
 }
 
 // A window is bound through the ring, used by the peer, and invalidated.
-func TestProgramBindsWindows(t *testing.T) {
-	c, a, b := newConnected(t, false)
+func TestProgramBindsWindows(t *testing.T) { over(t, testProgramBindsWindows) }
+
+func testProgramBindsWindows(t *testing.T, p verbs.Personality) {
+	c, a, b := newConnected(t, p, false)
 	for typ := range uint8(2) {
 		mw := b.must(14, fields(b.pdh, typ+1, make([]byte, 3)), 8)
 		key := mw.u32(4)&^0xff | uint32(uint8(mw.u32(4)+1))
@@ -286,7 +355,8 @@ func TestProgramBindsWindows(t *testing.T) {
 		}))
 		b.doorbell()
 		b.expect(1, verbs.WCBindMW, verbs.StatusSuccess)
-		a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte{typ + 1}, RemoteAddr: b.bufAt + 100, RKey: key})
+		a.post(verbs.SendWR{ID: 2, Opcode: verbs.OpWrite, Flags: verbs.Inline, Inline: []byte{typ + 1},
+			RemoteAddr: b.bufAt + 100, RKey: key})
 		a.expect(2, verbs.WCWrite, verbs.StatusSuccess)
 		c.until("the octet", func() bool { return b.buf[100] == typ+1 })
 		if typ+1 == 2 {
@@ -303,7 +373,9 @@ func TestProgramBindsWindows(t *testing.T) {
 }
 
 // Memory that went, a key that is wrong: completions tell, and both sides live.
-func TestProgramErrors(t *testing.T) {
+func TestProgramErrors(t *testing.T) { over(t, testProgramErrors) }
+
+func testProgramErrors(t *testing.T, p verbs.Personality) {
 	for name, c := range map[string]struct {
 		spoil func(a, b *station)
 		wr    func(a, b *station) verbs.SendWR
@@ -323,21 +395,24 @@ func TestProgramErrors(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, a, b := newConnected(t, false)
+			w, a, b := newConnected(t, p, false)
 			c.spoil(a, b)
 			wr := c.wr(a, b)
 			wr.ID = 9
 			a.post(wr)
 			a.expect(9, 0, c.want)
-			w.until("the peer's end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+			// Nothing tells a peer of RoCE.
+			w.until("the end", func() bool { return a.ended() && (w.roce || b.ended()) })
 		})
 	}
 }
 
 // Pages that a program has taken away, or made read-only, after it registered
 // them: the request that meets them fails with a completion, on the side where
-// they are, the peer learns of the end, and both NICs go on.
-func TestPagesThatGo(t *testing.T) {
+// they are, the peer learns of the end (with RoCE, if its request had it), and both NICs go on.
+func TestPagesThatGo(t *testing.T) { over(t, testPagesThatGo) }
+
+func testPagesThatGo(t *testing.T, p verbs.Personality) {
 	write := func(a, b *station) { // nobody on b's side waits for it: the end is all that shows
 		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpWrite, SGEs: a.sge(0, 100), RemoteAddr: b.bufAt, RKey: b.key})
 		a.completion()
@@ -354,9 +429,11 @@ func TestPagesThatGo(t *testing.T) {
 		b.expect(7, 0, verbs.StatusLocalProtection)
 	}
 	atomic := func(a, b *station) {
-		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpFetchAdd, SGEs: a.sge(0, 8), RemoteAddr: b.bufAt, RKey: b.key, Atomic: verbs.Operands{CompareAdd: 1}})
+		a.post(verbs.SendWR{ID: 9, Opcode: verbs.OpFetchAdd, SGEs: a.sge(0, 8), RemoteAddr: b.bufAt, RKey: b.key,
+			Atomic: verbs.Operands{CompareAdd: 1}})
 		a.expect(9, 0, verbs.StatusRemoteOperation)
 	}
+	source := map[verbs.Personality]verbs.Status{verbs.IWARP: verbs.StatusFlushed, verbs.RoCE: verbs.StatusRemoteAccess}[p]
 	unmap, protect := func(s *station) { s.prog.Unmap(s.bufAt) }, func(s *station) { s.prog.Protect(s.bufAt) }
 	for name, c := range map[string]struct {
 		side int
@@ -365,7 +442,7 @@ func TestPagesThatGo(t *testing.T) {
 	}{
 		"unmapped sink of a Read":      {0, unmap, read(verbs.StatusLocalProtection)},
 		"read-only sink of a Read":     {0, protect, read(verbs.StatusLocalProtection)},
-		"unmapped source of a Read":    {1, unmap, read(verbs.StatusFlushed)},
+		"unmapped source of a Read":    {1, unmap, read(source)},
 		"unmapped target of a Write":   {1, unmap, write},
 		"read-only target of a Write":  {1, protect, write},
 		"unmapped sink of a Send":      {1, unmap, send},
@@ -374,11 +451,10 @@ func TestPagesThatGo(t *testing.T) {
 		"read-only target of atomic":   {1, protect, atomic},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, a, b := newConnected(t, false)
+			w, a, b := newConnected(t, p, false)
 			c.take(w.ends[c.side])
 			c.use(a, b)
-			ended := func(s *station) bool { return s.v.State() == verbs.Err || s.v.State() == verbs.SQE }
-			w.until("the end on both sides", func() bool { return ended(a) && ended(b) })
+			w.until("the end on both sides", func() bool { return a.ended() && (b.ended() || w.roce && c.side == 0) })
 			for _, s := range w.ends {
 				if s.must(1, nil, deviceAttrLen); s.nic.Verbs.Removed() {
 					t.Error("the NIC is gone")
@@ -391,10 +467,15 @@ func TestPagesThatGo(t *testing.T) {
 // There is no doorbell for receives: what a program posts after the end of its
 // connection is flushed all the same, now and after a pause, until the queue
 // pair is used anew.
-func TestReceivesPostedInError(t *testing.T) {
-	c, a, b := newConnected(t, false)
+func TestReceivesPostedInError(t *testing.T) { over(t, testReceivesPostedInError) }
+
+func testReceivesPostedInError(t *testing.T, p verbs.Personality) {
+	c, a, b := newConnected(t, p, false)
 	ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
 	a.must(26, toState(a.qph, verbs.Err), 0)
+	if c.roce {
+		b.must(26, toState(b.qph, verbs.Err), 0)
+	}
 	b.expect(1, 0, verbs.StatusFlushed)
 	for i, pause := range []time.Duration{0, 0, time.Second, time.Minute} {
 		for end := c.now.Add(pause); c.now < end; {
@@ -414,7 +495,7 @@ func TestReceivesPostedInError(t *testing.T) {
 		c.until("an event", func() bool { return b.read(b.channelFD, compEventLen) != nil })
 	}
 	b.must(26, toState(b.qph, verbs.Reset), 0)
-	b.must(26, toState(b.qph, verbs.Init), 0)
+	b.init()
 	ok(t, b.recv.Post(&verbs.RecvWR{ID: 9, SGEs: b.sge(0, 100)}))
 	for end := c.now.Add(time.Second); c.now < end; {
 		c.step()
@@ -436,12 +517,16 @@ func TestReceivesPostedInError(t *testing.T) {
 
 // A program that is killed at any point of a transfer leaves nothing, and its
 // peer is told.
-func TestKilledProgram(t *testing.T) {
+func TestKilledProgram(t *testing.T) { over(t, testKilledProgram) }
+
+func testKilledProgram(t *testing.T, p verbs.Personality) {
 	for steps := 0; steps < 120; steps += 3 {
-		c, a, b := newConnected(t, false)
+		c, a, b := newConnected(t, p, false)
 		for i := range uint64(7) {
-			ok(t, a.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpWrite, SGEs: a.sge(0, 20000), RemoteAddr: b.bufAt, RKey: b.key}))
-			ok(t, b.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpRead, SGEs: b.sge(30000, 20000), RemoteAddr: a.bufAt, RKey: a.key}))
+			ok(t, a.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpWrite, SGEs: a.sge(0, 20000), RemoteAddr: b.bufAt,
+				RKey: b.key}))
+			ok(t, b.send.Post(&verbs.SendWR{ID: i, Opcode: verbs.OpRead, SGEs: b.sge(30000, 20000), RemoteAddr: a.bufAt,
+				RKey: a.key}))
 		}
 		a.doorbell()
 		b.doorbell()
@@ -452,7 +537,7 @@ func TestKilledProgram(t *testing.T) {
 		if left := a.nic.Verbs.Objects(); len(left) != 0 {
 			t.Fatalf("after %d steps: left behind %v", steps, left)
 		}
-		c.until("the peer's end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+		c.until("the peer's end", func() bool { return b.ended() || c.roce && b.v.SendsPending() == 0 })
 		b.file.Close()
 		if left := b.nic.Verbs.Objects(); len(left) != 0 {
 			t.Fatalf("after %d steps: the peer left %v", steps, left)
@@ -464,7 +549,7 @@ func TestKilledProgram(t *testing.T) {
 // the way to a connection, as libraries do, changes nothing, another connection or
 // an earlier state is refused, and the traffic goes on.
 func TestModifyGivesWayToTheCM(t *testing.T) {
-	_, a, b := newConnected(t, false)
+	_, a, b := newConnected(t, verbs.IWARP, false)
 	for n, c := range []struct {
 		in    []byte
 		errno error
@@ -488,8 +573,10 @@ func TestModifyGivesWayToTheCM(t *testing.T) {
 // A shared receive queue in which a program has spoilt a request is lost, and the
 // program is told which one: the message that would have taken the request ends its
 // connection.
-func TestSpoiltSharedQueue(t *testing.T) {
-	c, a, b := newConnected(t, true)
+func TestSpoiltSharedQueue(t *testing.T) { over(t, testSpoiltSharedQueue) }
+
+func testSpoiltSharedQueue(t *testing.T, p verbs.Personality) {
+	c, a, b := newConnected(t, p, true)
 	ok(t, b.recv.Post(&verbs.RecvWR{ID: 1, SGEs: b.sge(0, 100)}))
 	const header, numSGE = 384, 28 // of a ring, in a request
 	native.PutUint32(b.rings.receive[header+numSGE:], 9999)
@@ -501,7 +588,7 @@ func TestSpoiltSharedQueue(t *testing.T) {
 		}
 		return slices.Contains(types, uint32(al.SRQErr))
 	})
-	c.until("the end", func() bool { return b.v.State() == verbs.Err || b.v.State() == verbs.SQE })
+	c.until("the end", b.ended)
 	if n := b.nic.Verbs.Raised(verbs.EventSRQError); n != 1 {
 		t.Errorf("the queue has failed %d times: events %v", n, types)
 	}

@@ -174,15 +174,6 @@ func (d *Driver) FilterUcast(p l2.UcastParams) error {
 	return d.send(tlv.UcastFilter, q, nil)
 }
 
-// FilterMcast sets the multicast addresses that the VF receives.
-func (d *Driver) FilterMcast(macs ...ether.Addr) error {
-	var bins l2.Bins
-	for _, a := range macs {
-		bins.Add(a)
-	}
-	return d.VportUpdate(l2.UpdateParams{Bins: &bins}, nil)
-}
-
 // SetMTU changes the MTU of the vport, whose queues go on.
 func (d *Driver) SetMTU(mtu int) error {
 	return d.send(tlv.UpdateMTU, &tlv.MTURequest{MTU: uint16(mtu)}, nil)

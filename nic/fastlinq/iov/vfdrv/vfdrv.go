@@ -232,8 +232,10 @@ func (d *Driver) softFLR() error {
 
 // Close ends the VF's interrupts (vf_pf_int_cleanup, CLOSE) and gives it back.
 func (d *Driver) Close() error {
-	if err := d.simple(tlv.Close); err != nil {
-		return err
+	for _, t := range []tlv.Type{tlv.IntCleanup, tlv.Close} {
+		if err := d.simple(t); err != nil {
+			return err
+		}
 	}
 	return d.Release()
 }
@@ -254,6 +256,3 @@ func (d *Driver) forget() {
 // Closed tells whether the PF has closed the channel, as its driver ends: what it has
 // granted is gone, and Acquire succeeds once the PF is back.
 func (d *Driver) Closed() bool { return d.acquired && d.board.Valid&tlv.ChannelInvalid != 0 }
-
-// CleanInterrupts brings the VF's status blocks to their initial state.
-func (d *Driver) CleanInterrupts() error { return d.simple(tlv.IntCleanup) }

@@ -1,6 +1,7 @@
 // Rings the doorbells of a NIC (nic/uapi/doorbell) in place of the commands by
-// which librxe tells a device of posts and asks for notifications, and has rate limits
-// of queue pairs, which librxe has not. It belongs to no C library and needs none: it is
+// which librxe tells a device of posts, arms completion queues in memory in place of
+// those by which it asks for notifications, and has rate limits of queue pairs, which
+// librxe has not. It belongs to no C library and needs none: it is
 // one file for all of them.
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -10,12 +11,13 @@ typedef unsigned long u64;
 enum {
 	FIRST = 900, FILES = 64, // descriptors of device files
 	HANDLES = 4096,
-	DOORBELLS = 0x7a0000d0, REQ_NOTIFY_CQ = 23, POST_SEND = 28, // commands
+	DOORBELLS = 0x7a0000d0, POST_SEND = 28, // commands
 	QUERY_DEVICE = 1, MODIFY_QP = 26, EXTENDED = 1 << 31,
 	RATE_LIMIT = 1 << 25, // of ibv_qp_attr_mask
-	INVALID = 22, // error number
+	NO_ENTRY = 2, NO_DEVICE = 19, INVALID = 22, // error numbers
 	NOT, SOLICITED, NEXT,   // what a completion queue is armed for
 	EMPTY_POLLS = 32,       // in a row, until the processor is yielded
+	O_CLOEXEC = 02000000, O_PATH = 010000000,
 };
 
 // What is shared with the NIC: doorbell.go.
@@ -30,6 +32,7 @@ struct file {
 	u32 state; // FRESH...
 	int signal;
 	struct page *page, *old;
+	u32 gone; // the NIC has ended
 };
 enum { FRESH, ASKING, READY, NONE };
 static struct file files[FILES];
@@ -37,10 +40,9 @@ static struct file files[FILES];
 struct header { u32 command; u16 in, out; };
 struct ask { struct header h; int *answer; };
 struct post { struct header h; u64 response; u32 qp, requests, elements, size; };
-struct notify { struct header h; u32 cq, solicited; };
 
 #ifdef __x86_64__
-enum { SYS_WRITE = 1, SYS_CLOSE = 3, SYS_MMAP = 9, SYS_MUNMAP = 11, SYS_YIELD = 24, SYS_FCNTL = 72 };
+enum { SYS_WRITE = 1, SYS_CLOSE = 3, SYS_MMAP = 9, SYS_MUNMAP = 11, SYS_YIELD = 24, SYS_FCNTL = 72, O_DIRECTORY = 0200000 };
 static long call(long nr, long a, long b, long c, long d, long e, long f) {
 	register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
 	long r;
@@ -48,7 +50,7 @@ static long call(long nr, long a, long b, long c, long d, long e, long f) {
 	return r;
 }
 #else
-enum { SYS_WRITE = 64, SYS_CLOSE = 57, SYS_MMAP = 222, SYS_MUNMAP = 215, SYS_YIELD = 124, SYS_FCNTL = 25 };
+enum { SYS_WRITE = 64, SYS_CLOSE = 57, SYS_MMAP = 222, SYS_MUNMAP = 215, SYS_YIELD = 124, SYS_FCNTL = 25, O_DIRECTORY = 040000 };
 static long call(long nr, long a, long b, long c, long d, long e, long f) {
 	register long x8 __asm__("x8") = nr, x0 __asm__("x0") = a, x1 __asm__("x1") = b, x2 __asm__("x2") = c, x3 __asm__("x3") = d,
 		x4 __asm__("x4") = e, x5 __asm__("x5") = f;
@@ -65,6 +67,8 @@ extern WEAK void *dlopen(const char *, int);
 extern WEAK long __write(int, const void *, u64);
 extern WEAK int __close(int);
 extern WEAK int *__errno_location(void);
+extern WEAK int open(const char *, int, ...);
+extern WEAK int fchdir(int);
 
 // next is the function of that name that this library stands before.
 static void *next(const char *name, void *otherwise) {
@@ -73,7 +77,9 @@ static void *next(const char *name, void *otherwise) {
 }
 static long (*next_write)(int, const void *, u64);
 static int (*next_close)(int);
+static int (*next_chdir)(const char *);
 static void find(void) {
+	next_chdir = next("chdir", 0);
 	next_close = next("close", __close);
 	next_write = next("write", __write);
 }
@@ -94,10 +100,10 @@ static void let_go(struct file *f) {
 // page is that of a device file; 0: it has none.
 static struct page *page(struct file *f, int fd) {
 	u32 state = __atomic_load_n(&f->state, __ATOMIC_ACQUIRE);
-	if (state == READY && f->page->gone) let_go(f), state = FRESH;
+	if (state == READY && f->page->gone) let_go(f), f->gone = 1, state = FRESH;
 	if (state == READY) return f->page;
 	if (state != FRESH || !__atomic_compare_exchange_n(&f->state, &state, ASKING, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) return 0;
-	int answer[2];
+	int answer[2] = {-1, -1}; // valgrind does not see who writes them
 	struct ask a = {{DOORBELLS, sizeof a / 4, sizeof answer / 4}, answer};
 	state = NONE;
 	if (plain_write(fd, &a, sizeof a) == sizeof a) {
@@ -125,17 +131,9 @@ static int ring(struct page *p, int signal, u32 n) {
 static int served(int fd, const void *b, u64 n) {
 	struct file *f = files + fd - FIRST;
 	const struct post *post = b;
-	const struct notify *notify = b;
 	struct page *p;
-	if (n == sizeof *post && post->h.command == POST_SEND && !post->requests)
-		return post->qp < HANDLES && (p = page(f, fd)) && has(p->posts, post->qp) && ring(p, f->signal, post->qp);
-	if (n == sizeof *notify && notify->h.command == REQ_NOTIFY_CQ && notify->cq < HANDLES && (p = page(f, fd)) && has(p->notifies, notify->cq)) {
-		u32 not = NOT, *armed = p->armed + notify->cq;
-		if (notify->solicited) __atomic_compare_exchange_n(armed, &not, SOLICITED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-		else __atomic_exchange_n(armed, NEXT, __ATOMIC_SEQ_CST);
-		return 1;
-	}
-	return 0;
+	return n == sizeof *post && post->h.command == POST_SEND && !post->requests && post->qp < HANDLES &&
+		(p = page(f, fd)) && has(p->posts, post->qp) && ring(p, f->signal, post->qp);
 }
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -148,6 +146,7 @@ PUBLIC long write(int fd, const void *b, u64 n) {
 PUBLIC int close(int fd) {
 	struct file *f = files + fd - FIRST;
 	if ((u32)fd - FIRST < FILES) {
+		f->gone = 0;
 		if (f->state == READY) let_go(f);
 		else __atomic_store_n(&f->state, FRESH, __ATOMIC_SEQ_CST);
 	}
@@ -155,31 +154,64 @@ PUBLIC int close(int fd) {
 	return next_close(fd);
 }
 
+// chdir goes by a descriptor: the kernel knows the directory that a supervisor shows, but
+// not its path.
+PUBLIC int chdir(const char *path) {
+	int fd = open && fchdir ? open(path, O_DIRECTORY | O_PATH | O_CLOEXEC) : -1;
+	if (!next_chdir) find();
+	if (fd < 0) return next_chdir(path); // the kernel says what is wrong
+	int failed = fchdir(fd);
+	CALL(SYS_CLOSE, fd, 0, 0);
+	return failed;
+}
+
 // A context of libibverbs (infiniband/verbs.h), as far as it matters, with what stands
-// before it if it is one of the extended ABI; a queue pair; and attributes.
-struct context { void *device, *before[11]; int (*poll)(void **cq, int n, void *wc); void *after[20]; int fd, events, vectors; u64 mutex[5]; void *compat; };
+// before it if it is one of the extended ABI; a queue pair, a completion queue of
+// either form, and attributes.
+struct cq;
+struct context {
+	void *device, *before[11];
+	int (*poll)(struct cq *, int n, void *wc);
+	int (*notify)(struct cq *, int solicited);
+	void *after[19];
+	int fd, events, vectors;
+	u64 mutex[5];
+	void *compat;
+};
+struct cq {
+	struct context *context;
+	void *before[2];
+	u32 handle, entries;
+	u64 locks[11], completed, status, wr_id;
+	int (*start)(struct cq *, void *attr);
+};
 struct qp { struct context *context; void *before[5]; u32 handle; };
 struct limit { u32 kbps, burst; u16 packet; u32 more; };
 struct verbs_context {
 	int (*limit)(struct qp *, const struct limit *);
-	void *before[13];
+	void *before[11];
+	struct cq *(*create)(struct context *, void *attr);
+	void *private;
 	int (*query)(struct context *, const void *, u8 *, u64);
 	void *after[11];
 	u64 size;
 	struct context context;
 };
 enum { ATTR_RATE = 136, PACING_CAPS = 332 }; // ibv_qp_attr.rate_limit, ibv_device_attr_ex.packet_pacing_caps
-static int (*next_poll)(void **cq, int n, void *wc);
+static int (*next_poll)(struct cq *, int n, void *wc);
+static int (*next_notify)(struct cq *, int solicited);
+static int (*next_start)(struct cq *, void *attr);
+static struct cq *(*next_create)(struct context *, void *attr);
 static int (*next_query)(struct context *, const void *, u8 *, u64);
 static u32 empty;
 
 static int ours(const struct context *c) { return (u32)c->fd - FIRST < FILES; }
 
-// of_verbs is a function of libibverbs.
+// of_verbs is a function of libibverbs, in its newest version: glibc 2.31 gives the oldest
+// one to who asks for the next of a name.
 static void *of_verbs(const char *name) {
-	void *f = next(name, 0), *library;
-	if (!f && dlopen && dlsym && (library = dlopen("libibverbs.so.1", 5))) f = dlsym(library, name); // RTLD_LAZY | RTLD_NOLOAD: it was loaded for a part of the program alone
-	return f;
+	void *library = dlopen && dlsym ? dlopen("libibverbs.so.1", 5) : 0, *f; // RTLD_LAZY | RTLD_NOLOAD
+	return library && (f = dlsym(library, name)) ? f : next(name, 0);
 }
 
 // Commands of the extended form.
@@ -220,22 +252,54 @@ PUBLIC int ibv_modify_qp(struct qp *q, u8 *attr, int mask) {
 	return failed ? failed : set_limit(q, *(u32 *)(attr + ATTR_RATE));
 }
 
-// poll lets others have the processor, the NIC among them, when there has been
-// nothing for a while.
-static int poll(void **cq, int n, void *wc) {
-	int got = next_poll(cq, n, wc);
-	if (got) empty = 0;
-	else if (++empty % EMPTY_POLLS == 0) CALL(SYS_YIELD, 0, 0, 0);
-	return got;
+// waited lets others have the processor, the NIC among them, when polling has found
+// nothing for a while. It tells whether nothing will ever come: the NIC has ended.
+static int waited(struct cq *q, int found) {
+	if (found) empty = 0;
+	if (found || ++empty % EMPTY_POLLS) return 0;
+	int fd = q->context->fd;
+	if (ours(q->context) && !page(files + fd - FIRST, fd) && files[fd - FIRST].gone) return 1;
+	CALL(SYS_YIELD, 0, 0, 0);
+	return 0;
+}
+
+static int poll(struct cq *q, int n, void *wc) {
+	int got = next_poll(q, n, wc);
+	return waited(q, got) ? -NO_DEVICE : got;
+}
+
+// start is poll of the other form of queues.
+static int start(struct cq *q, void *attr) {
+	int failed = next_start(q, attr);
+	return waited(q, failed != NO_ENTRY) ? NO_DEVICE : failed;
+}
+
+static struct cq *create(struct context *c, void *attr) {
+	struct cq *q = next_create(c, attr);
+	if (q && ours(c) && (!next_start || next_start == q->start)) next_start = q->start, q->start = start;
+	return q;
+}
+
+// notify arms a queue in memory, if the NIC looks there.
+static int notify(struct cq *q, int solicited) {
+	int fd = q->context->fd;
+	struct page *p = ours(q->context) && q->handle < HANDLES ? page(files + fd - FIRST, fd) : 0;
+	if (!p || !has(p->notifies, q->handle)) return next_notify(q, solicited);
+	u32 not = NOT, *armed = p->armed + q->handle;
+	if (solicited) __atomic_compare_exchange_n(armed, &not, SOLICITED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	else __atomic_exchange_n(armed, NEXT, __ATOMIC_SEQ_CST);
+	return 0;
 }
 
 PUBLIC struct context *ibv_open_device(void *device) {
 	struct context *(*open)(void *) = of_verbs("ibv_open_device"), *c = open ? open(device) : 0;
 	if (!c || !ours(c)) return c;
 	if (!next_poll || next_poll == c->poll) next_poll = c->poll, c->poll = poll;
+	if (!next_notify || next_notify == c->notify) next_notify = c->notify, c->notify = notify;
 	struct verbs_context *v = (void *)((u8 *)c - __builtin_offsetof(struct verbs_context, context));
 	if (c->compat != (void *)-1ul || v->size < sizeof *v) return c;
 	v->limit = limit;
 	if (v->query && (!next_query || next_query == v->query)) next_query = v->query, v->query = query;
+	if (v->create && (!next_create || next_create == v->create)) next_create = v->create, v->create = create;
 	return c;
 }

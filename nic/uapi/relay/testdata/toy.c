@@ -295,6 +295,8 @@ static int orphan(void) {
 	int fd[2] = {toy("toy0", 0), toy("toy1", 0)};
 	pthread_t t[2];
 	void *err;
+	int pipes[2];
+	for (int i = 0; i < 2; i++) ask(fd[i], LISTEN, 1 + i), pipes[i] = answer;
 	for (int i = 0; i < 2; i++) pthread_create(&t[i], NULL, parked, (void *)(long)fd[i]);
 	usleep(50000);
 	printf("dying: %s\n", word(ask(fd[0], DIE, 0)));
@@ -308,6 +310,11 @@ static int orphan(void) {
 	struct stat st;
 	int found = stat("/dev/tapir-toy0", &st);
 	printf("stat: %d, others: %d\n", found, stat("/dev/null", &st));
+	for (int i = 0; i < 2; i++) {
+		char words[8] = "";
+		int n = read(pipes[i], words, sizeof words - 1);
+		printf("last words: %d %s\n", n, words);
+	}
 	return 0;
 }
 
@@ -375,16 +382,20 @@ static int bench(int rounds) {
 	return 0;
 }
 
-// mallocs prints how often the node allocates memory for a thousand commands.
+// mallocs prints how often the node allocates memory for a thousand commands: the least
+// of five times, as what else the process does comes in between.
 static int mallocs(void) {
-	int fd = toy("toy0", 0);
+	int fd = toy("toy0", 0), least = 1 << 30;
 	uint64_t c[3] = {ECHO, 1, 0}, before;
-	for (int i = 0; i < 10; i++) ask(fd, MALLOCS, 0);
-	before = answer;
-	for (int i = 0; i < 1000; i++)
-		if (write(fd, c, sizeof c) != sizeof c) return 1;
-	ask(fd, MALLOCS, 0);
-	printf("%d\n", (int)(answer - before));
+	for (int turn = 0; turn < 5; turn++) {
+		for (int i = 0; i < 10; i++) ask(fd, MALLOCS, 0);
+		before = answer;
+		for (int i = 0; i < 1000; i++)
+			if (write(fd, c, sizeof c) != sizeof c) return 1;
+		ask(fd, MALLOCS, 0);
+		if ((int)(answer - before) < least) least = answer - before;
+	}
+	printf("%d\n", least);
 	return 0;
 }
 

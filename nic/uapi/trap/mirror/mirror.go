@@ -131,18 +131,22 @@ const shortest = 15
 
 // Rules implements trap.Handler.
 func (m *Mirror) Rules() []trap.Rule {
+	rules := append(trap.PathRules(), trap.Rule{Nr: unix.SYS_GETCWD})
 	if !m.refuses {
-		return trap.PathRules()
+		return rules
 	}
-	return append(trap.PathRules(), trap.Rule{Nr: unix.SYS_WRITE, When: []trap.Cond{trap.Reserved().Cond(0)}},
+	return append(rules, trap.Rule{Nr: unix.SYS_WRITE, When: []trap.Cond{trap.Reserved().Cond(0)}},
 		trap.Rule{Nr: unix.SYS_WRITE, When: []trap.Cond{{Arg: 0, Mask: ^uint32(0), Value: 1},
 			{Arg: 2, Mask: ^uint32(shortest)}}})
 }
 
 // Serve implements trap.Handler.
 func (m *Mirror) Serve(c *trap.Call) trap.Answer {
-	if c.Nr() == unix.SYS_WRITE {
+	switch c.Nr() {
+	case unix.SYS_WRITE:
 		return m.write(c)
+	case unix.SYS_GETCWD:
+		return m.workingDirectory(c)
 	}
 	p, ok, err := c.PathCall()
 	if !ok || err != nil {
@@ -166,6 +170,21 @@ func (m *Mirror) Serve(c *trap.Call) trap.Answer {
 		return m.open(c, name, text, int(p.Arg))
 	}
 	return m.query(c, p, name)
+}
+
+// workingDirectory serves getcwd(2): the program is in a directory of ours since fchdir(2).
+func (m *Mirror) workingDirectory(c *trap.Call) trap.Answer {
+	name, err := c.Dir(unix.AT_FDCWD)
+	if err != nil {
+		return trap.Pass()
+	}
+	if shown, _ := m.find(name); !shown {
+		return trap.Pass()
+	}
+	if uint64(len(name)) >= c.Arg(1) {
+		return trap.Fail(unix.ERANGE)
+	}
+	return trap.Result(int64(len(name))+1, c.Write(c.Arg(0), append([]byte(name), 0)))
 }
 
 // find tells whether the mirror answers for name, and how the file is made if

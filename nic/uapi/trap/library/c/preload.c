@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -21,6 +22,23 @@
 #include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
+
+// glibc 2.34 gave these names new versions when they moved into libc.so.6. The first
+// versions are in all, so that a program may bring an older glibc in its container.
+#if defined __GLIBC__ && defined __x86_64__
+#define FIRST_VERSION(f) __asm__(".symver " #f "," #f "@GLIBC_2.2.5")
+#elif defined __GLIBC__ && defined __aarch64__
+#define FIRST_VERSION(f) __asm__(".symver " #f "," #f "@GLIBC_2.17")
+#endif
+#ifdef FIRST_VERSION
+FIRST_VERSION(dladdr);
+FIRST_VERSION(dlsym);
+FIRST_VERSION(pthread_key_create);
+FIRST_VERSION(pthread_once);
+FIRST_VERSION(pthread_setspecific);
+FIRST_VERSION(pthread_sigmask);
+FIRST_VERSION(pthread_testcancel);
+#endif
 
 enum { PASS, RESULT, DESCRIPTOR, INSTALL, ASK_RULES = -1, RESTART = -512, CALLS = 512 };
 struct call { uint64_t nr, arg[6], blocked, thread; };
@@ -89,7 +107,7 @@ static int place(int fd, const struct answer *a) {
 }
 
 // cancels: the call is a cancellation point of pthreads(7).
-static int cancels(uint64_t nr) { return nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg || nr == SYS_recvfrom; }
+static int cancels(uint64_t nr) { return nr == SYS_read || nr == SYS_write || nr == SYS_openat || nr == SYS_ppoll || nr == SYS_recvmsg || nr == SYS_recvmmsg || nr == SYS_recvfrom; }
 
 // ask asks what a call returns. The program may be given descriptors meanwhile.
 static void ask(const struct call *c, struct answer *a) {
@@ -233,6 +251,16 @@ typedef unsigned flags_of_many;
 	DEFINE(int, fstat##size, (int d, struct stat##size *s), (d, s), SYS_fstat, d, U s)
 OPENS()
 OF64(OPENS)
+#ifdef __GLIBC__ // of programs that were linked with one before 2.33, whose stat(2) these are
+#define KERNEL(type, name, params, ...) type name params { SERVE(__VA_ARGS__); return kernel(__VA_ARGS__); }
+#define OLD_STATS(size) \
+	KERNEL(int, __xstat##size, (int v, const char *p, struct stat##size *s), SYS_newfstatat, AT_FDCWD, U p, U s) \
+	KERNEL(int, __lxstat##size, (int v, const char *p, struct stat##size *s), SYS_newfstatat, AT_FDCWD, U p, U s, AT_SYMLINK_NOFOLLOW) \
+	KERNEL(int, __fxstatat##size, (int v, int d, const char *p, struct stat##size *s, int fl), SYS_newfstatat, d, U p, U s, fl) \
+	KERNEL(int, __fxstat##size, (int v, int d, struct stat##size *s), SYS_fstat, d, U s)
+OLD_STATS()
+OLD_STATS(64)
+#endif
 DIR *opendir(const char *p) {
 	int d = open(p, O_RDONLY | O_NONBLOCK | O_DIRECTORY | O_CLOEXEC), saved;
 	DIR *dir = d < 0 ? NULL : fdopendir(d);
@@ -281,6 +309,15 @@ DEFINE(int, access, (const char *p, int m), (p, m), SYS_faccessat, AT_FDCWD, U p
 DEFINE(int, faccessat, (int d, const char *p, int m, int fl), (d, p, m, fl), SYS_faccessat, d, U p, m)
 DEFINE(ssize_t, readlink, (const char *p, char *b, size_t n), (p, b, n), SYS_readlinkat, AT_FDCWD, U p, U b, n)
 DEFINE(ssize_t, readlinkat, (int d, const char *p, char *b, size_t n), (d, p, b, n), SYS_readlinkat, d, U p, U b, n)
+char *getcwd(char *b, size_t room) {
+	char path[PATH_MAX];
+	long n;
+	if (!served((uint64_t[7]){SYS_getcwd, U path, sizeof path}, &n)) return NEXT(getcwd)(b, room);
+	if (n < 0) return NULL;
+	if (b && (size_t)n > room) return errno = ERANGE, NULL;
+	if (!b) b = malloc((size_t)n > room ? (size_t)n : room);
+	return b ? strcpy(b, path) : NULL;
+}
 DEFINE(int, clock_gettime, (clockid_t c, struct timespec *t), (c, t), SYS_clock_gettime, c, U t)
 DEFINE(int, clock_settime, (clockid_t c, const struct timespec *t), (c, t), SYS_clock_settime, c, U t)
 DEFINE(int, clock_getres, (clockid_t c, struct timespec *t), (c, t), SYS_clock_getres, c, U t)
@@ -307,6 +344,7 @@ int poll(struct pollfd *p, nfds_t n, int ms) {
 	return NEXT(poll)(p, n, ms);
 }
 int __poll_chk(struct pollfd *p, nfds_t n, int ms, size_t room) { return n * sizeof *p > room ? abort(), 0 : poll(p, n, ms); }
+DEFINE(ssize_t, read, (int d, void *b, size_t n), (d, b, n), SYS_read, d, U b, n)
 DEFINE(ssize_t, write, (int d, const void *b, size_t n), (d, b, n), SYS_write, d, U b, n)
 DEFINE(int, dup, (int d), (d), SYS_dup, d)
 #define FCNTL(size) int fcntl##size(int d, int cmd, ...) { LAST(cmd, void *, p); SERVE(SYS_fcntl, d, cmd, U p); return NEXT(fcntl##size)(d, cmd, p); }

@@ -60,7 +60,7 @@ func (t *trial) onBed(ctx context.Context, attack func(b *bed) error, extra ...s
 
 // flood sends frames for the time of the trial. nic0 has an open port.
 func (b *bed) flood(ctx context.Context, next func(*rand.Rand) []byte) error {
-	server, err := b.siwtServer(ctx, 0)
+	server, err := b.verifyServer(ctx, 0)
 	if err != nil {
 		return err
 	}
@@ -69,9 +69,9 @@ func (b *bed) flood(ctx context.Context, next func(*rand.Rand) []byte) error {
 	return b.inject(ctx, b.raw, func() []byte { return next(b.t.rng) })
 }
 
-// siwtServer serves on a NIC without end.
-func (b *bed) siwtServer(ctx context.Context, nic int) (*process.Process, error) {
-	server, err := b.start(ctx, "siwt", "server", "--nic", nicName(nic), "-n", "0")
+// verifyServer serves on a NIC without end.
+func (b *bed) verifyServer(ctx context.Context, nic int) (*process.Process, error) {
+	server, err := b.start(ctx, "verify", "server", "--nic", nicName(nic), "-n", "0")
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (b *bed) siwtServer(ctx context.Context, nic int) (*process.Process, error)
 	})
 	if err != nil {
 		server.Kill()
-		return nil, fmt.Errorf("siwt server: %w: %s", err, server.Tail())
+		return nil, fmt.Errorf("verify server: %w: %s", err, server.Tail())
 	}
 	return server, nil
 }
@@ -390,7 +390,7 @@ func ptpFlood(ctx context.Context, t *trial) error {
 // rdmaFlood changes what passes between nic2 and nic0.
 func rdmaFlood(ctx context.Context, t *trial) error {
 	return t.onBed(ctx, func(b *bed) error {
-		server, err := b.siwtServer(ctx, 0)
+		server, err := b.verifyServer(ctx, 0)
 		if err != nil {
 			return err
 		}
@@ -399,7 +399,7 @@ func rdmaFlood(ctx context.Context, t *trial) error {
 		done := make(chan error, 1)
 		go func() {
 			for within.Err() == nil { // whether it ends well is up to the frames
-				_, _ = b.run(within, "siwt", "client", "--nic", nicName(2), nicIP(0), "write:3000", "read:3000",
+				_, _ = b.run(within, "verify", "client", "--nic", nicName(2), nicIP(0), "write:3000", "read:3000",
 					"send:64:8",
 					"echo:999", "sleep:20")
 			}
@@ -420,7 +420,7 @@ const readPeers = 4
 func readFlood(ctx context.Context, t *trial) error {
 	t.unit = "Read Requests"
 	return t.onBed(ctx, func(b *bed) error {
-		server, err := b.siwtServer(ctx, 0)
+		server, err := b.verifyServer(ctx, 0)
 		if err != nil {
 			return err
 		}
@@ -473,7 +473,7 @@ func (b *bed) amplify(ctx context.Context) (c net.Conn, err error) {
 	return c, err
 }
 
-// greet is the MPA start-up of an siwt client. It returns the STag and address of
+// greet is the MPA start-up of a verify client. It returns the STag and address of
 // the server's memory.
 func greet(c net.Conn) (stag uint32, to uint64, layout mpa.Layout, err error) {
 	cfg := mpa.DefaultConfig()

@@ -166,7 +166,7 @@ func (b *bed) hold(ctx context.Context, how ...string) (*process.Process, error)
 	} else if out, err := exec.CommandContext(ctx, "gcc", "-O1", "-o", program, program+".c", "-lrdmacm", "-libverbs",
 		"-lpthread").CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("gcc: %w: %s", err, out)
-	} else if _, err := b.siwtServer(ctx, 1); err != nil { // which ends with its NIC
+	} else if _, err := b.verifyServer(ctx, 1); err != nil { // which ends with its NIC
 		return nil, err
 	}
 	p, err := b.start(ctx, slices.Concat([]string{"run", "--nic", nicName(0), "--", program}, how)...)

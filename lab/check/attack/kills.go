@@ -56,14 +56,14 @@ func (b *bed) gone(ctx context.Context, names ...string) error {
 func killNIC(ctx context.Context, t *trial) error {
 	t.unit = "kills"
 	return t.onBed(ctx, func(b *bed) error {
-		server, err := b.siwtServer(ctx, 0)
+		server, err := b.verifyServer(ctx, 0)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
 		for ; t.count < t.n; t.count++ {
 			if t.count%2 == 1 {
-				client, err := b.start(ctx, "siwt", "client", "--nic", nicName(2), nicIP(0), "write:100000:50",
+				client, err := b.start(ctx, "verify", "client", "--nic", nicName(2), nicIP(0), "write:100000:50",
 					"echo:4000",
 					"read:200000:4", "sleep:1000")
 				if err != nil {

@@ -67,12 +67,12 @@ func (b *bed) stopped(ctx context.Context, pids ...int) error {
 
 func stopNIC(ctx context.Context, t *trial) error {
 	return t.onBed(ctx, func(b *bed) error {
-		server, err := b.siwtServer(ctx, 0)
+		server, err := b.verifyServer(ctx, 0)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
-		client, err := b.start(ctx, "siwt", "client", "--nic", nicName(2), nicIP(0), "write:1000000:100",
+		client, err := b.start(ctx, "verify", "client", "--nic", nicName(2), nicIP(0), "write:1000000:100",
 			"read:1000000:100",
 			"sleep:600000")
 		if err != nil {
@@ -217,13 +217,13 @@ func memoryLimit(ctx context.Context, t *trial) error {
 		clients := make(chan error, 1)
 		within, cancel := context.WithTimeout(ctx, t.d)
 		defer cancel()
-		server, err := b.siwtServer(ctx, 0)
+		server, err := b.verifyServer(ctx, 0)
 		if err != nil {
 			return err
 		}
 		defer server.Stop()
 		go func() { // each connection takes megabytes at nic2
-			_, err := b.run(within, "siwt", "client", "--nic", nicName(2), nicIP(0), "-c", "40", "write:100000:4",
+			_, err := b.run(within, "verify", "client", "--nic", nicName(2), nicIP(0), "-c", "40", "write:100000:4",
 				"sleep:600000")
 			clients <- err
 		}()

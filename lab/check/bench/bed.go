@@ -16,6 +16,8 @@ import (
 //	NIC - wire0 --+- br0 --+--- wire1 - NIC     true frames
 //	host A - on0 -+        +--- on1 - host B    veth, offloads on
 //	host C - off0 +        +--- off1 - host D   veth, offloads off
+//
+// Another veth connects hosts A and B directly, and one hosts C and D.
 type bed struct {
 	mtu    int
 	middle *link.Space
@@ -23,6 +25,9 @@ type bed struct {
 }
 
 const bridge = "br0"
+
+// pairEnd is the end of a direct veth in each host.
+const pairEnd = "pair"
 
 // addresses of the hosts behind the veths; the NICs have others of the same
 // network.
@@ -64,6 +69,9 @@ func (b *bed) build(lossy bool) (err error) {
 		return err
 	}
 	n := b.middle.Net
+	if err := n.Up("lo"); err != nil {
+		return err
+	}
 	for i := range 2 {
 		for kind, vnet := range map[string]bool{"gso": true, "wire": false} {
 			name := fmt.Sprint(kind, i)
@@ -77,11 +85,32 @@ func (b *bed) build(lossy bool) (err error) {
 			}
 		}
 	}
-	if !lossy {
-		return nil
+	if err := b.addPairs(); err != nil || !lossy {
+		return err
 	}
 	if err := errors.Join(n.Drop("wire1", lossPPM, dataOver), n.Drop("off1", lossPPM, dataOver)); err != nil {
 		return fmt.Errorf("%w: random loss: %w", errNotHere, err)
+	}
+	return nil
+}
+
+// addPairs connects the hosts of a kind by another veth, without the bridge.
+func (b *bed) addPairs() error {
+	for kind, on := range map[string]bool{"on": true, "off": false} {
+		near, far := b.hosts[kind+"0"], b.hosts[kind+"1"]
+		if err := near.Net.AddVeth(pairEnd, far.Net, pairEnd); err != nil {
+			return err
+		}
+		for _, h := range []*link.Space{near, far} {
+			if !on {
+				if err := h.Net.NoOffloads(pairEnd); err != nil {
+					return err
+				}
+			}
+			if err := errors.Join(h.Net.SetMTU(pairEnd, b.mtu), h.Net.Up(pairEnd)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

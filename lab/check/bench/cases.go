@@ -142,6 +142,15 @@ const (
 	vfSupers       = "VF to VF of a NIC, super-frames"
 	cableSupers    = "NIC to NIC by cable, super-frames"
 	vfMany         = "120 VFs with host TAPs"
+	tapFlood       = "frames of 1514 octets, TAP to TAP by a bridge"
+	shmFlood       = "frames of 1514 octets, shm"
+	shmWrite       = "Write 1 MiB gso, shm"
+	shmPolled      = "Write 8 B polled, shm"
+	vxlanWrite     = "Write 1 MiB wire, vxlan"
+	devWrite       = "Write 1 MiB wire, dev on veth"
+	devWriteGSO    = "Write 1 MiB gso, dev on veth"
+	tapWriteGSO    = "Write 1 MiB gso, beside other wires"
+	tapWrite       = "Write 1 MiB wire 1500, beside other wires"
 	packetCRC      = "CRC-32 of 1514 octets"
 	packetBuild    = "16B packet built around 1514 octets"
 	packetCheck    = "16B packet of 1514 octets checked"
@@ -149,17 +158,29 @@ const (
 	controlCall    = "trapped call, QUERY_PORT"
 	umodePing      = "Write 8 B with immediate, program to program"
 	chainPing      = "wake-ups and frames alone, program to program"
-	trapChainPing  = "trapped calls, wake-ups and frames alone, as of ib_send_lat -e"
 	kernelPingRun  = "kernel 64 B ping-pong, beside programs"
-	ibSendWire     = "ib_send_bw -e wire 1500"
-	ibReadWire     = "ib_read_bw -e wire 1500"
-	runWire        = "Write 64 KiB wire 1500, beside programs"
-	ibSendGSO      = "ib_send_bw -e gso"
-	ibReadGSO      = "ib_read_bw -e gso"
-	ibWriteGSO     = "ib_write_bw gso, polled"
-	runGSO         = "Write 64 KiB gso, beside programs"
-	ibSendLat      = "ib_send_lat -e 64 B"
-	sendPingRun    = "Send 64 B ping-pong, beside programs"
+	ibWriteGSO     = "ib_write_bw 64 KiB gso"
+	runWriteGSO    = "Write 64 KiB gso, beside programs"
+	ibWriteGSO1M   = "ib_write_bw 1 MiB gso"
+	runWriteGSO1M  = "Write 1 MiB gso, beside programs"
+	ibSendGSO      = "ib_send_bw -e 64 KiB gso"
+	runSendGSO     = "Send 64 KiB gso, beside programs"
+	ibSendGSO1M    = "ib_send_bw -e 1 MiB gso"
+	runSendGSO1M   = "Send 1 MiB gso, beside programs"
+	ibReadGSO      = "ib_read_bw 64 KiB gso"
+	runReadGSO     = "Read 64 KiB gso, beside programs"
+	ibWriteWire    = "ib_write_bw 64 KiB wire 1500"
+	runWriteWire   = "Write 64 KiB wire 1500, beside programs"
+	ibSendWire     = "ib_send_bw -e 64 KiB wire 1500"
+	runSendWire    = "Send 64 KiB wire 1500, beside programs"
+	ibReadWire     = "ib_read_bw 64 KiB wire 1500"
+	runReadWire    = "Read 64 KiB wire 1500, beside programs"
+	ibSendLat      = "ib_send_lat -e 8 B"
+	sendPingRun    = "Send 8 B ping-pong, beside programs"
+	ibWriteLat     = "ib_write_lat 8 B"
+	writePingRun   = "Write 8 B ping-pong, beside programs"
+	ibWriteRate    = "ib_write_bw 8 B -q 4 gso"
+	runWriteRate   = "Write 8 B by 4 queue pairs gso, beside programs"
 	fabricPing     = "fi_pingpong -p tcp 64 B"
 	ucxTag         = "UCX tag 64 B latency"
 	ucxPutRun      = "UCX put 64 KiB, beside programs"
@@ -216,19 +237,16 @@ func allCases() []*testCase {
 			s.pins = free
 		}), perfconf.Job{Op: perfconf.WriteBW, Size: 8, Depth: 1024}),
 		ucxCase(ucxRate, "ucp_put_bw", 8, 100000),
-		idleCase(idleQP),
+		idleCase(idleQP, idleSpec{Pairs: 500}),
 		engineCase(engineAlone),
 		forwardCase(bareFrames, way{}, startBare),
 		forwardCase(vnicFrames, way{}, startVNIC),
 		forwardCase(hostFrames, way{}, throughNICOf(nic.Config{}, 0)),
-		forwardCase(hostVFs, way{}, throughNICOf(nic.Config{}, 16)),
 		forwardCase(bareBack, way{back: true}, startBare),
 		forwardCase(hostBack, way{back: true}, throughNICOf(nic.Config{}, 0)),
-		forwardCase(hostVFsBack, way{back: true}, throughNICOf(nic.Config{}, 16)),
 		forwardCase(hostFilters, way{back: true}, throughNICOf(filtered(), 0)),
 		forwardCase(bareSupers, way{vnet: true}, startBare),
 		forwardCase(hostSupers, way{vnet: true}, throughNICOf(nic.Config{}, 0)),
-		forwardCase(hostVFsSupers, way{vnet: true}, throughNICOf(nic.Config{}, 16)),
 		forwardCase(bareSupersBack, way{vnet: true, back: true}, startBare),
 		forwardCase(hostSupersBack, way{vnet: true, back: true}, throughNICOf(nic.Config{}, 0)),
 		forwardCase(vfFrames, way{}, startVFs),
@@ -236,6 +254,13 @@ func allCases() []*testCase {
 		forwardCase(vfSupers, way{vnet: true}, startVFs),
 		forwardCase(cableSupers, way{vnet: true}, startCable),
 		{name: vfMany, run: manyVFs},
+	}...)
+	cases = append(cases, wireCases(gso, wire)...)
+	cases = append(cases, roceCases(gso, wire)...)
+	cases = append(cases, idleVFCases(hostVFs, way{})...)
+	cases = append(cases, idleVFCases(hostVFsBack, way{back: true})...)
+	cases = append(cases, idleVFCases(hostVFsSupers, way{vnet: true})...)
+	cases = append(cases, []*testCase{
 		codecCase(packetCRC, (*packetCodec).crc),
 		codecCase(packetBuild, (*packetCodec).encapsulate),
 		codecCase(packetCheck, (*packetCodec).check),
@@ -248,27 +273,58 @@ func allCases() []*testCase {
 
 // programCases are unmodified and Go programs on NICs in other processes.
 func programCases(gso, wire nicSetup) []*testCase {
-	oneCPU := wire.with(func(s *nicSetup) { s.pins = one })
-	writes := perfconf.Job{Op: perfconf.WriteBW, Size: 64 << 10}
+	one := func(s *nicSetup) { s.pins = one }
+	oneCPU, wire := wire.with(one), wire.with(func(s *nicSetup) { s.pins = apart })
+	const kib64 = 64 << 10
+	job := func(op perfconf.Op, size int) perfconf.Job { return perfconf.Job{Op: op, Size: size} }
 	return []*testCase{
 		minimalCase(minimalCall, oneCPU),
 		callCase(controlCall, oneCPU),
 		umodeCase(umodePing, oneCPU),
 		chainCase(chainPing, oneCPU),
-		kernelCase(kernelPingRun, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: one}),
-		perftestCase(ibSendWire, wire, perftest{args: "ib_send_bw -e -s 65536", iters: 3000}),
-		nicCase(runWire, wire, writes),
-		perftestCase(ibReadWire, wire, perftest{args: "ib_read_bw -e -s 65536", iters: 3000}),
-		perftestCase(ibWriteGSO, gso, perftest{args: "ib_write_bw -s 65536", iters: 5000}),
-		perftestCase(ibReadGSO, gso, perftest{args: "ib_read_bw -e -s 65536", iters: 10000}),
-		nicCase(runGSO, gso, writes),
-		perftestCase(ibSendGSO, gso, perftest{args: "ib_send_bw -e -s 65536", iters: 10000}),
-		ucxCase(ucxPutRun, "ucp_put_bw", 64<<10, 2000),
-		trapChainCase(trapChainPing, oneCPU),
-		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 64", iters: 10000, lat: true}),
-		nicCase(sendPingRun, oneCPU, perfconf.Job{Op: perfconf.SendLat, Size: pingSize}),
+		kernelCase(kernelPingRun, kernelSetup{mtu: mtu, kind: "on", ping: true, pins: oneCPU.pins}),
+		nicCase(runReadGSO, gso, job(perfconf.ReadBW, kib64)),
+		perftestCase(ibReadGSO, gso, perftest{args: "ib_read_bw -s 65536", iters: 8000}),
+		nicCase(runWriteGSO, gso, job(perfconf.WriteBW, kib64)),
+		perftestCase(ibWriteGSO, gso, perftest{args: "ib_write_bw -s 65536", iters: 8000}),
+		ucxCase(ucxPutRun, "ucp_put_bw", kib64, 2000),
+		perftestCase(ibSendGSO, gso, perftest{args: "ib_send_bw -e -s 65536", iters: 8000}),
+		nicCase(runSendGSO, gso, job(perfconf.SendBW, kib64)),
+		perftestCase(ibWriteGSO1M, gso, perftest{args: "ib_write_bw -s 1048576", iters: 500}),
+		nicCase(runWriteGSO1M, gso, job(perfconf.WriteBW, mebi)),
+		perftestCase(ibSendGSO1M, gso, perftest{args: "ib_send_bw -e -s 1048576", iters: 500}),
+		nicCase(runSendGSO1M, gso, job(perfconf.SendBW, mebi)),
+		perftestCase(ibWriteWire, wire, perftest{args: "ib_write_bw -s 65536", iters: 2000}),
+		nicCase(runWriteWire, wire, job(perfconf.WriteBW, kib64)),
+		perftestCase(ibSendWire, wire, perftest{args: "ib_send_bw -e -s 65536", iters: 2000}),
+		nicCase(runSendWire, wire, job(perfconf.SendBW, kib64)),
+		perftestCase(ibReadWire, wire, perftest{args: "ib_read_bw -s 65536", iters: 2000}),
+		nicCase(runReadWire, wire, job(perfconf.ReadBW, kib64)),
+		perftestCase(ibSendLat, oneCPU, perftest{args: "ib_send_lat -e -s 8", iters: 6000, lat: true}),
+		nicCase(sendPingRun, oneCPU, job(perfconf.SendLat, 8)),
 		fabricCase(fabricPing, pingSize, 20000),
 		ucxCase(ucxTag, "tag_lat", pingSize, 10000),
+		perftestCase(ibWriteLat, wire, perftest{args: "ib_write_lat -s 8", iters: 6000, lat: true}),
+		nicCase(writePingRun, wire, job(perfconf.WriteLat, 8)),
+		perftestCase(ibWriteRate, gso, perftest{args: "ib_write_bw -s 8 -q 4", iters: 50000}),
+		nicCase(runWriteRate, gso, perfconf.Job{Op: perfconf.WriteBW, Size: 8, QPs: 4}),
+	}
+}
+
+// wireCases are NICs on other wires than TAPs, each beside its reference.
+func wireCases(gso, wire nicSetup) []*testCase {
+	write := perfconf.Job{Op: perfconf.WriteBW, Size: mebi}
+	twoCPU := wire.with(func(s *nicSetup) { s.pins = apart })
+	return []*testCase{
+		floodCase(tapFlood, wireSetup{twoCPU, ""}),
+		floodCase(shmFlood, wireSetup{twoCPU, "shm"}),
+		nicCase(tapWriteGSO, gso, write),
+		wireCase(shmWrite, wireSetup{gso, "shm"}, write),
+		wireCase(devWriteGSO, wireSetup{gso, "dev"}, write),
+		wireCase(shmPolled, wireSetup{twoCPU, "shm"}, perfconf.Job{Op: perfconf.WriteLat, Size: 8}),
+		nicCase(tapWrite, wire, write),
+		wireCase(vxlanWrite, wireSetup{wire, "vxlan"}, write),
+		wireCase(devWrite, wireSetup{wire, "dev"}, write),
 	}
 }
 
@@ -303,6 +359,7 @@ type nicSetup struct {
 	inOrder bool   // nothing is placed out of order
 	lossy   bool   // on the lossy bed
 	loss    int    // of the segments that arrive at the server, parts per million
+	roce    bool   // in place of iWARP
 	pins    pins
 }
 
@@ -358,22 +415,23 @@ func gvisorCase(name string) *testCase {
 }
 
 // idleCase is the memory of a queue pair at rest.
-func idleCase(name string) *testCase {
+func idleCase(name string, spec idleSpec) *testCase {
 	return &testCase{name: name, on: bedKind{mtu: mtu}, run: func(ctx context.Context, m *measurement) (s sample,
 		err error) {
-		c, err := ready(m.role(ctx, anywhere, "idle", struct{}{}))
+		c, err := ready(m.role(ctx, anywhere, "idle", spec))
 		if err != nil {
 			return s, err
 		}
 		r, err := c.result(m.duration)
-		return sample{memory: float64(r.Memory) / 1024}, err
+		return sample{memory: float64(r.Memory) / 1024, connects: float64(r.Messages) / r.Elapsed.Seconds(),
+			fairness: r.Fairness}, err
 	}}
 }
 
 // spec is how NIC i is started.
 func (m *measurement) spec(s *nicSetup, i int) nicSpec {
 	spec := nicSpec{TAP: s.nicName(i), Frames: s.frames, MTU: s.mtu, IP: netip.MustParsePrefix(nicAddresses[i] + "/24"),
-		Capture: s.capture, InOrder: s.inOrder, Loss: i * s.loss}
+		Capture: s.capture, InOrder: s.inOrder, Loss: i * s.loss, RoCE: s.roce}
 	if m.opt.profiles != "" {
 		file := strings.NewReplacer(" ", "-", "%", "percent", ",", "").Replace(m.name)
 		spec.Profile = filepath.Join(m.opt.profiles, fmt.Sprintf("%s.%d.pprof", file, i))

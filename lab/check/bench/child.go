@@ -27,10 +27,17 @@ type sample struct {
 	held    float64 // KiB that had to be held aside, per MiB of payload
 	// interrupts of a NIC per 1000 frames.
 	interrupts float64
+	ratio      float64 // of its frames to those of another, in turns
+	connects   float64 // connections made per second
+	fairness   float64 // Jain's index of what queue pairs got
 }
 
 func (s sample) String() string {
 	switch {
+	case s.ratio > 0:
+		return fmt.Sprintf("%.0f messages/s, %.3f of the other's per CPU time", s.rate, s.ratio)
+	case s.fairness > 0:
+		return fmt.Sprintf("%.1f KiB, %.0f connections/s, fairness %.3f", s.memory, s.connects, s.fairness)
 	case s.memory > 0:
 		return fmt.Sprintf("%.1f KiB", s.memory)
 	case s.latency > 0:

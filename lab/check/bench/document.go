@@ -37,7 +37,7 @@ func (b *bench) line(r *row) string {
 	if r.ref == "" {
 		m := figures.Median(v)
 		return fmt.Sprintf("| %s | %s | %s | | %.3g–%.3g | **%s** | %s |\n",
-			r.what, r.amount(r.must), r.amount(r.aim), slices.Min(v), slices.Max(v), r.amount(m), r.verdict(m))
+			r.what, r.limit(r.must), r.limit(r.aim), slices.Min(v), slices.Max(v), r.amount(m), r.verdict(m))
 	}
 	ref := b.find(r.ref)
 	if ref == nil {
@@ -53,6 +53,14 @@ func (b *bench) line(r *row) string {
 		r.what, r.mark(r.must), r.mark(r.aim), ratio, slices.Min(ratios), slices.Max(ratios),
 		figures.Median(v), figures.Median(w),
 		r.unit, r.verdict(ratio))
+}
+
+// limit is must or aim with the row's unit, as the table has it.
+func (r *row) limit(v float64) string {
+	if v == noLimit {
+		return ""
+	}
+	return r.amount(v)
 }
 
 // amount is a figure with the row's unit.

@@ -47,16 +47,16 @@ func main() {
 // children are what processes that bench starts do, by the name of their role.
 // Their argument is a spec as JSON.
 var children = map[string]func(ctx context.Context, spec string) error{
-	"nic":       as(nicChild),
-	"stream":    as(streamChild),
-	"idle":      as(idleChild),
-	"tcp":       as(tcpChild),
-	"serve":     as(serveChild),
-	"trap":      as(trapChild),
-	"call":      as(callChild),
-	"chain":     as(chainChild),
-	"trapchain": as(trapChainChild),
-	"umode":     as(umodeChild),
+	"nic":    as(nicChild),
+	"stream": as(streamChild),
+	"idle":   as(idleChild),
+	"tcp":    as(tcpChild),
+	"serve":  as(serveChild),
+	"trap":   as(trapChild),
+	"call":   as(callChild),
+	"chain":  as(chainChild),
+	"umode":  as(umodeChild),
+	"flood":  as(floodChild),
 }
 
 // as returns a child whose argument is a T as JSON.

@@ -23,11 +23,13 @@ import (
 // nicSpec is how a NIC of the benchmark is started.
 type nicSpec struct {
 	TAP     string
+	Wire    string // in place of the TAP; empty for none
 	Frames  string // frame mode
 	MTU     int
 	IP      netip.Prefix
 	Loss    int    // of the segments that arrive, parts per million
 	InOrder bool   // place nothing out of order
+	RoCE    bool   // in place of iWARP
 	Capture string // which, of captures; empty for none
 	Profile string // file for a CPU profile; empty for none
 }

@@ -47,6 +47,15 @@ type tally struct {
 	frames     uint64
 	cpu        time.Duration
 	interrupts uint64
+	time       time.Duration // in which it did
+}
+
+// add adds what was passed on at another time.
+func (n *tally) add(more tally) {
+	n.frames += more.frames
+	n.cpu += more.cpu
+	n.interrupts += more.interrupts
+	n.time += more.time
 }
 
 const rusageThread = 1 // RUSAGE_THREAD of sys/resource.h
@@ -94,48 +103,56 @@ func forwardCase(name string, w way, start startForwarder) *testCase {
 		if err != nil {
 			return got, err
 		}
-		flood := flooded
-		if w.vnet {
-			flood = floodedWhole
+		send, err := flooder(s, w)
+		if err != nil {
+			return got, errors.Join(err, f.Close())
 		}
-		n, err := flood(s, f, w, m.duration)
-		return n.sample(w, m.duration), errors.Join(err, f.Close())
+		n, err := during(f, warmUp, m.duration, send)
+		return n.sample(w), errors.Join(err, f.Close())
 	}}
 }
 
-// sample is what was passed on in time d.
-func (n tally) sample(w way, d time.Duration) sample {
+// flooder returns what sends on the way as fast as a kernel can.
+func flooder(s *link.Space, w way) (send func(), err error) {
+	if w.vnet {
+		return floodWhole(s, w)
+	}
+	return floodFrames(s, w)
+}
+
+// sample is what was passed on.
+func (n tally) sample(w way) sample {
 	octets := opaMTU + ether.HeaderLen
 	if w.vnet {
 		octets = len(superFrame(ether.Addr{}))
 	}
-	return sample{rate: float64(n.frames) / d.Seconds(), cpu: float64(n.cpu) /
+	return sample{rate: float64(n.frames) / n.time.Seconds(), cpu: float64(n.cpu) /
 		(float64(n.frames) * float64(octets) / 1024), interrupts: 1000 * float64(n.interrupts) / float64(n.frames)}
 }
 
-// flooded counts what f forwards in that time.
-func flooded(s *link.Space, f forwarder, w way, d time.Duration) (n tally, err error) {
+// floodFrames sends datagrams that fill frames.
+func floodFrames(s *link.Space, w way) (send func(), err error) {
 	in := w.in()
 	from, to := netip.MustParsePrefix("10.6.0.1/24"), netip.MustParseAddr("10.6.0.2")
 	far, err := far(s, w)
 	if err := errors.Join(err, s.Net.SetMTU(in, opaMTU), s.Net.AddAddr(in, from), s.Net.Up(opaHost),
 		s.Net.Up(opaFabric),
 		s.Net.AddNeighbor(in, to, far)); err != nil {
-		return tally{}, err
+		return nil, err
 	}
 	var c *net.UDPConn
 	if err := s.NS.Do(func() (err error) {
 		c, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to, 9)))
 		return err
 	}); err != nil {
-		return tally{}, err
+		return nil, err
 	}
-	defer c.Close()
+	s.Undo.Add(func() { _ = c.Close() })
 	if err := segmented(c); err != nil {
-		return tally{}, err
+		return nil, err
 	}
 	payload := make([]byte, perWrite*datagram)
-	return during(f, d, func() { _, _ = c.Write(payload) }) // a full queue is what is wanted
+	return func() { _, _ = c.Write(payload) }, nil // a full queue is what is wanted
 }
 
 // far is the station that is sent to: on the way back the host, else another.
@@ -147,9 +164,9 @@ func far(s *link.Space, w way) (net.HardwareAddr, error) {
 	return a[:], nil
 }
 
-// during counts what f forwards in that time, while send is called again and
-// again.
-func during(f forwarder, d time.Duration, send func()) (n tally, err error) {
+// during counts what f forwards in time d, while send is called again and again, and was
+// before for some time.
+func during(f forwarder, before, d time.Duration, send func()) (n tally, err error) {
 	var flood sync.WaitGroup
 	var over atomic.Bool
 	flood.Go(func() {
@@ -159,14 +176,16 @@ func during(f forwarder, d time.Duration, send func()) (n tally, err error) {
 	})
 	defer flood.Wait()
 	defer over.Store(true)
-	time.Sleep(warmUp)
-	before, err := f.sent()
+	time.Sleep(before)
+	first, err := f.sent()
 	if err != nil {
 		return tally{}, err
 	}
+	begun := time.Now()
 	time.Sleep(d)
-	after, err := f.sent()
-	return tally{after.frames - before.frames, after.cpu - before.cpu, after.interrupts - before.interrupts}, err
+	last, err := f.sent()
+	return tally{last.frames - first.frames, last.cpu - first.cpu, last.interrupts - first.interrupts,
+		time.Since(begun)}, err
 }
 
 // A write of the host becomes that many datagrams, each as long as the MTU

@@ -29,14 +29,17 @@ func (r *row) mark(v float64) string {
 	return fmt.Sprintf("%g", v)
 }
 
-func gbps(s sample) float64    { return s.gbps }
-func rate(s sample) float64    { return s.rate / 1e6 }
-func latency(s sample) float64 { return s.latency }
-func cpu(s sample) float64     { return s.cpu }
-func memory(s sample) float64  { return s.memory }
-func setup(s sample) float64   { return s.setup }
-func heldKiB(s sample) float64 { return s.held }
-func allocs(s sample) float64  { return math.Round(s.allocs*1000) / 1000 }
+func gbps(s sample) float64      { return s.gbps }
+func rate(s sample) float64      { return s.rate / 1e6 }
+func latency(s sample) float64   { return s.latency }
+func cpu(s sample) float64       { return s.cpu }
+func memory(s sample) float64    { return s.memory }
+func setup(s sample) float64     { return s.setup }
+func perSecond(s sample) float64 { return s.connects }
+func fairness(s sample) float64  { return s.fairness }
+func inRatio(s sample) float64   { return s.ratio }
+func heldKiB(s sample) float64   { return s.held }
+func allocs(s sample) float64    { return math.Round(s.allocs*1000) / 1000 }
 
 var allRows = append([]*row{
 	{"gso", "TCP stream, `gso` : kernel TCP",
@@ -95,27 +98,36 @@ var allRows = append([]*row{
 		umodePing, kernelPingRun, latency, "µs", 2.5, 1.5, true},
 	{"run", "the same wake-ups and frames with nothing done in between, one CPU : kernel TCP 64 B",
 		chainPing, kernelPingRun, latency, "µs", noLimit, noLimit, true},
-	{"run", "`ib_send_bw -e` 64 KiB, `wire` : `tapir perf write-bw`",
-		ibSendWire, runWire, gbps, "Gb/s", 0.7, 0.7, false},
-	{"run", "`ib_read_bw -e` 64 KiB, `wire` : `tapir perf write-bw`",
-		ibReadWire, runWire, gbps, "Gb/s", noLimit, noLimit, false},
-	{"run", "`ib_send_bw -e` 64 KiB, `gso` : `tapir perf write-bw`",
-		ibSendGSO, runGSO, gbps, "Gb/s", 0.25, 0.45, false},
-	{"run", "`ib_read_bw -e` 64 KiB, `gso` : `tapir perf write-bw`",
-		ibReadGSO, runGSO, gbps, "Gb/s", noLimit, noLimit, false},
-	{"run", "`ib_write_bw` 64 KiB, which polls, `gso` : `tapir perf write-bw`",
-		ibWriteGSO, runGSO, gbps, "Gb/s", noLimit, noLimit, false},
-	{"run", "`ib_send_bw -e` 64 KiB, `gso` : UCX put",
-		ibSendGSO, ucxPutRun, gbps, "Gb/s", noLimit, noLimit, false},
-	{"run", "`ib_send_lat -e` 64 B, one CPU : `tapir perf send-lat`",
-		ibSendLat, sendPingRun, latency, "µs", 3, 3, true},
-	{"run", "the same trapped calls, wake-ups and frames with nothing done in between, one CPU : " +
-		"`tapir perf send-lat`",
-		trapChainPing, sendPingRun, latency, "µs", noLimit, noLimit, true},
-	{"run", "`ib_send_lat -e` 64 B, one CPU : `fi_pingpong -p tcp`, which polls",
+	{"run", "`ib_write_bw` 64 KiB, `gso` : `tapir perf write-bw`",
+		ibWriteGSO, runWriteGSO, gbps, "Gb/s", 0.6, 0.85, false},
+	{"run", "`ib_send_bw -e` 64 KiB, `gso` : `tapir perf send-bw`",
+		ibSendGSO, runSendGSO, gbps, "Gb/s", 0.6, 0.85, false},
+	{"run", "`ib_write_bw` 1 MiB, `gso` : `tapir perf write-bw`",
+		ibWriteGSO1M, runWriteGSO1M, gbps, "Gb/s", 0.6, 0.85, false},
+	{"run", "`ib_send_bw -e` 1 MiB, `gso` : `tapir perf send-bw`",
+		ibSendGSO1M, runSendGSO1M, gbps, "Gb/s", 0.6, 0.85, false},
+	{"run", "`ib_read_bw` 64 KiB, `gso` : `tapir perf read-bw`",
+		ibReadGSO, runReadGSO, gbps, "Gb/s", 0.6, 0.85, false},
+	{"run", "`ib_write_bw` 64 KiB, `wire` : `tapir perf write-bw`",
+		ibWriteWire, runWriteWire, gbps, "Gb/s", 0.85, 0.95, false},
+	{"run", "`ib_send_bw -e` 64 KiB, `wire` : `tapir perf send-bw`",
+		ibSendWire, runSendWire, gbps, "Gb/s", 0.85, 0.95, false},
+	{"run", "`ib_read_bw` 64 KiB, `wire` : `tapir perf read-bw`",
+		ibReadWire, runReadWire, gbps, "Gb/s", 0.85, 0.95, false},
+	{"run", "`ib_send_lat -e` 8 B, one CPU : `tapir perf send-lat`",
+		ibSendLat, sendPingRun, latency, "µs", 2.5, 2, true},
+	{"run", "`ib_send_lat -e` 8 B, one CPU : `fi_pingpong -p tcp` 64 B, which polls",
 		ibSendLat, fabricPing, latency, "µs", noLimit, noLimit, true},
-	{"run", "`ib_send_lat -e` 64 B, one CPU : UCX tag, which polls",
+	{"run", "`ib_send_lat -e` 8 B, one CPU : UCX tag 64 B, which polls",
 		ibSendLat, ucxTag, latency, "µs", noLimit, noLimit, true},
+	{"run", "`ib_write_lat` 8 B, which spins on memory, two CPUs : `tapir perf write-lat`",
+		ibWriteLat, writePingRun, latency, "µs", 3, 1.8, true},
+	{"run", "`ib_write_bw` 8 B, `-q 4`, messages per second, `gso` : `tapir perf write-bw`",
+		ibWriteRate, runWriteRate, rate, "M/s", 0.5, 0.8, false},
+	{"run", "`ib_write_bw` 64 KiB, `gso` : UCX put over TCP",
+		ibWriteGSO, ucxPutRun, gbps, "Gb/s", 1.6, 2.4, false},
+	{"run", "`tapir perf read-bw` 64 KiB, `gso` : `tapir perf write-bw`",
+		runReadGSO, runWriteGSO, gbps, "Gb/s", 0.8, 0.95, false},
 	{"engine", "TCP segments per second of CPU time, both engines in virtual time",
 		engineAlone, "", rate, "M/s", 1, 1, false},
 	{"engine", "allocations per segment",
@@ -146,19 +158,43 @@ var allRows = append([]*row{
 		vfFrames, cableFrames, rate, "M/s", 0.9, 1.3, false},
 	{"vf", "super-frames per second from VF to VF of a NIC, `gso` : NIC to NIC by cable",
 		vfSupers, cableSupers, rate, "M/s", 0.9, 1.3, false},
-	{"vf", "frames per second from host TAP to wire TAP, `wire`, through a NIC with 16 idle VFs : without",
-		hostVFs, hostFrames, rate, "M/s", 0.98, 1, false},
-	{"vf", "frames per second from wire TAP to host TAP, `wire`, through a NIC with 16 idle VFs : without",
-		hostVFsBack, hostBack, rate, "M/s", 0.98, 1, false},
-	{"vf", "super-frames per second from host TAP to wire TAP, `gso`, through a NIC with 16 idle VFs : without",
-		hostVFsSupers, hostSupers, rate, "M/s", 0.98, 1, false},
+	{"vf", "frames per second of the loop's CPU time " +
+		"from host TAP to wire TAP, `wire`, through a NIC with 16 idle VFs : " +
+		"without, in turns",
+		hostVFs, "", inRatio, "", 0.98, 1, false},
+	{"vf", "the same through two NICs without VFs, which are alike",
+		hostVFs + control, "", inRatio, "", noLimit, noLimit, false},
+	{"vf", "frames per second of the loop's CPU time " +
+		"from wire TAP to host TAP, `wire`, through a NIC with 16 idle VFs : " +
+		"without, in turns",
+		hostVFsBack, "", inRatio, "", 0.98, 1, false},
+	{"vf", "the same through two NICs without VFs, which are alike",
+		hostVFsBack + control, "", inRatio, "", noLimit, noLimit, false},
+	{"vf", "super-frames per second of the loop's CPU time " +
+		"from host TAP to wire TAP, `gso`, through a NIC with 16 idle VFs : " +
+		"without, in turns",
+		hostVFsSupers, "", inRatio, "", 0.98, 1, false},
+	{"vf", "the same through two NICs without VFs, which are alike",
+		hostVFsSupers + control, "", inRatio, "", noLimit, noLimit, false},
 	{"vf", "time to make 120 VFs with their host TAPs",
 		vfMany, "", setup, "s", 2, 1, true},
 	{"vf", "resident memory of an idle VF with its host TAP",
 		vfMany, "", memory, "KiB", 512, 64, true},
+	{"wires", "frames of 1,514 octets per second, `shm` : from TAP to TAP by a bridge",
+		shmFlood, tapFlood, rate, "M/s", 2, 4, false},
+	{"wires", "RDMA Write 1 MiB, `gso`, `shm` : TAPs",
+		shmWrite, tapWriteGSO, gbps, "Gb/s", 1.1, 1.5, false},
+	{"wires", "Write 8 B ping-pong, polled, `shm`",
+		shmPolled, "", latency, "µs", 3, 2, true},
+	{"wires", "RDMA Write 1 MiB, `wire`, `vxlan` in the process, between hosts on a bridge : TAPs",
+		vxlanWrite, tapWrite, gbps, "Gb/s", 0.5, 0.8, false},
+	{"wires", "RDMA Write 1 MiB, `wire`, `dev` on a veth : TAPs",
+		devWrite, tapWrite, gbps, "Gb/s", 0.9, 1, false},
+	{"wires", "RDMA Write 1 MiB, `gso`, `dev` on a veth : TAPs",
+		devWriteGSO, tapWriteGSO, gbps, "Gb/s", 0.9, 1, false},
 	{"memory", "memory of an idle connected queue pair",
 		idleQP, "", memory, "KiB", 64, 16, true},
-}, coalesceRows()...)
+}, slices.Concat(roceRows(), coalesceRows())...)
 
 // setNames are the parts of the benchmark, in order.
 func setNames() (names []string) {

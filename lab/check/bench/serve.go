@@ -15,12 +15,19 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/serve"
 	"tapir/lab/tool/uapi"
+	"tapir/nic/verbs"
 )
 
 // config is the configuration of a NIC on its TAP.
 func (s *nicSpec) config() nicconf.Config {
 	cfg := nicconf.Config{Name: s.TAP, TAP: s.TAP, Frames: s.Frames, MTU: s.MTU, IP: []netip.Prefix{s.IP}}
 	cfg.NIC.IWARP.InOrder = s.InOrder
+	if s.Wire != "" {
+		cfg.TAP, cfg.Wire = "", s.Wire
+	}
+	if s.RoCE {
+		cfg.NIC.RDMA.Personality = verbs.RoCE
+	}
 	return cfg
 }
 

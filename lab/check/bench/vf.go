@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/check/figures"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
+	"tapir/nic"
 	"tapir/nic/fastlinq"
 )
 
@@ -32,7 +34,17 @@ func startVFs(ctx context.Context, s *link.Space, w way) (forwarder, error) {
 		Frames: w.frames(),
 		SRIOV:  &nicconf.SRIOV{VFs: []nicconf.VF{{HostTAP: opaHost}, {Policies: []string{"mac", to.String()}}}}},
 		node.Env{NS: s.NS})
-	return throughNIC{n, "vf1_rx_packets"}, err
+	return throughNIC{n, toVF}, err
+}
+
+// toVF is what VF 1 has received.
+func toVF(d *nic.Device) uint64 {
+	for _, c := range d.Counters() {
+		if c.Name == "vf1_rx_packets" {
+			return c.Value
+		}
+	}
+	return 0
 }
 
 // cabled are two NICs with a host TAP each, and a bridge between their wire TAPs.
@@ -69,7 +81,91 @@ func startCable(ctx context.Context, s *link.Space, w way) (forwarder, error) {
 	if err := errors.Join(err, s.Net.Up(farHost)); err != nil {
 		return nil, errors.Join(err, near.Close())
 	}
-	return cabled{throughNIC{n, "host_tx_packets"}, near}, nil
+	return cabled{throughNIC{n, toHost}, near}, nil
+}
+
+// A turn is how long one of some NICs forwards until it is the next one's turn: the speed
+// of a machine changes more slowly.
+const turn = 10 * time.Millisecond
+
+// idleVFs is how many VFs a NIC has that do nothing.
+const idleVFs = 16
+
+// control names the comparison of two NICs that are alike, which tells what a comparison
+// is worth.
+const control = ": two without"
+
+// idleVFCases compare a NIC with idle VFs to one without, and another one without to the
+// same. Each round makes new ones, in another order.
+func idleVFCases(name string, w way) []*testCase {
+	var rounds int
+	var ref sample
+	with, plain := throughNICOf(nic.Config{}, idleVFs), throughNICOf(nic.Config{}, 0)
+	return []*testCase{
+		{name: name, run: func(ctx context.Context, m *measurement) (got sample, err error) {
+			turns, err := inTurns(ctx, w, m.duration, rounds, with, plain, plain)
+			if err != nil {
+				return got, err
+			}
+			rounds++
+			got, ref = compared(w, turns, 0, 1), compared(w, turns, 2, 1)
+			return got, nil
+		}},
+		{name: name + control, run: func(context.Context, *measurement) (sample, error) { return ref, nil }},
+	}
+}
+
+// compared is what forwarder i passed on, and the median, over its turns, of its frames in a
+// second of processor time to those of forwarder ref in the turn beside.
+func compared(w way, turns [][]tally, i, ref int) sample {
+	var all tally
+	var ratios []float64
+	for k, n := range turns[i] {
+		all.add(n)
+		ratios = append(ratios, n.perCPU()/turns[ref][k].perCPU())
+	}
+	got := all.sample(w)
+	got.ratio = figures.Median(ratios)
+	return got
+}
+
+// perCPU is how many frames were passed on in a second of processor time.
+func (n tally) perCPU() float64 { return float64(n.frames) / n.cpu.Seconds() }
+
+// inTurns has forwarders pass frames on in turns, each for time d in all: what each did in
+// each of its turns. They are made in another order in another round. So are the turns.
+func inTurns(ctx context.Context, w way, d time.Duration, round int, starts ...startForwarder) ([][]tally, error) {
+	fs, sends, turns := make([]forwarder, len(starts)), make([]func(), len(starts)), make([][]tally, len(starts))
+	for k := range starts {
+		i := (k + round) % len(starts)
+		s, err := link.NewSpace(link.Quiet)
+		if err != nil {
+			return nil, err
+		}
+		defer s.Close()
+		if fs[i], err = starts[i](ctx, s, w); err != nil {
+			return nil, err
+		}
+		defer fs[i].Close()
+		if sends[i], err = flooder(s, w); err != nil {
+			return nil, err
+		}
+	}
+	time.Sleep(settle)
+	for k := range max(1, int(d/turn)) {
+		for j := range fs {
+			if k%2 == 1 { // as often after its neighbour as before it
+				j = len(fs) - 1 - j
+			}
+			i := (j + k/2) % len(fs)
+			n, err := during(fs[i], turn/4, turn, sends[i])
+			if err != nil {
+				return nil, err
+			}
+			turns[i] = append(turns[i], n)
+		}
+	}
+	return turns, nil
 }
 
 // manyVFs makes as many VFs as there can be.

@@ -26,7 +26,7 @@ type index struct {
 	tags map[string]string
 }
 
-var tag = regexp.MustCompile(`\b(?:5040|5041|5044|6581|7306)-[0-9A-Z][0-9A-Z.]*-[0-9]+\b`)
+var tag = regexp.MustCompile(`\b(?:5040|5041|5044|6581|7306|IBTA)-[0-9A-Z][0-9A-Z.]*-[0-9]+\b`)
 
 // indexTests reads all test files and scripts of the module at root. Nested
 // modules and folders that the go tool leaves out are left out.

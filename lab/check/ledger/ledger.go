@@ -1,5 +1,6 @@
-// Package main keeps the clause ledger: every requirement of the iWARP RFCs
-// with the test that would fail if it were violated. It writes
+// Package main keeps the clause ledger: every requirement of the iWARP RFCs, and
+// those of the InfiniBand Architecture for RoCE's transport and communication
+// management, with the test that would fail if it were violated. It writes
 // docs/ledger.md, and breaks the code on purpose to see whether the tests
 // notice.
 package main
@@ -20,7 +21,11 @@ import (
 var rfcs = []struct{ number, title string }{
 	{"5040", "RDMAP"}, {"5041", "DDP"}, {"5044", "MPA"},
 	{"6581", "enhanced connection establishment"}, {"7306", "RDMAP extensions"},
+	{ibta, "RoCE transport and communication management"},
 }
+
+// ibta stands for the InfiniBand Architecture, volume 1, whose clauses are in our own words.
+const ibta = "IBTA"
 
 //go:embed clauses/*.yaml mutations/*.yaml
 var data embed.FS

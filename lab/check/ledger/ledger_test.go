@@ -188,7 +188,7 @@ func TestExpandTags(t *testing.T) {
 	}
 }
 
-var clauseID = regexp.MustCompile(`^(5040|5041|5044|6581|7306)-[0-9A-Z.]+-[0-9]+$`)
+var clauseID = regexp.MustCompile(`^(5040|5041|5044|6581|7306|IBTA)-[0-9A-Z.]+-[0-9]+$`)
 
 // check returns what is wrong with the clauses themselves.
 func check(all []Clause) (faults []string) {

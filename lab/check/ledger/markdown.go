@@ -7,7 +7,8 @@ import (
 
 const preamble = `# The clause ledger
 
-Every sentence with a requirement of the five iWARP RFCs, and the test that
+Every sentence with a requirement of the five iWARP RFCs, the rules of the InfiniBand
+Architecture, volume 1 (IBTA), for RoCE in our own words, and the test that
 fails if the code violates it. This page is written by ` + "`go run ./lab/check/ledger`" + `
 from ` + "`lab/check/ledger/clauses`" + `; a test there keeps it true: each MUST has a test
 that exists and is run, or a reason why it is not a NIC's business, and these
@@ -16,7 +17,7 @@ and wants to see the named tests fail ([mutate.md](mutate.md)).
 
 An id is RFC, section, and the sentence's number among those of its section
 that hold a requirement. MUST stands for MUST NOT, SHALL and REQUIRED too,
-SHOULD for SHOULD NOT and RECOMMENDED. Test names are Go tests by room
+SHOULD for SHOULD NOT and RECOMMENDED. Test names are Go tests by package
 (` + "`go test ./ddp -run TestVersion`" + `) or scripts (` + "`lab/tool/script/testdata`" + `).
 
 `
@@ -40,8 +41,8 @@ func page(all []Clause) string {
 	}
 	summary(&b, "all", total)
 	for _, r := range rfcs {
-		fmt.Fprintf(&b, "\n## RFC %s: %s\n\n| id | clause | level | what | test | state |\n|---|---|---|---|---|---|\n",
-			r.number, r.title)
+		fmt.Fprintf(&b, "\n## %s: %s\n\n| id | clause | level | what | test | state |\n|---|---|---|---|---|---|\n",
+			document(r.number), r.title)
 		for i := range all {
 			if c := &all[i]; c.RFC() == r.number {
 				fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, cell(c.Quote), c.Level, cell(c.What),
@@ -50,6 +51,14 @@ func page(all []Clause) string {
 		}
 	}
 	return b.String()
+}
+
+// document is what a document is called.
+func document(number string) string {
+	if number == ibta {
+		return number
+	}
+	return "RFC " + number
 }
 
 func summary(b *strings.Builder, name string, t tally) {

@@ -12,14 +12,20 @@ type Cell struct {
 	Name           string
 	Server, Client string        // command lines; without a server the client is alone
 	Want           string        // what a content client says
+	Not            []string      // what it does not say
 	Stays          bool          // the server serves until it is ended
+	Kills          bool          // it has to be killed then
 	Socket         bool          // it listens on a socket, not on its NIC, until the client comes
+	Joins          bool          // it does not listen, but joins a multicast group
 	Copies         int           // octets of the file "from", which the client copies to the server's "to"
 	Known          []string      // what the programs say when an error of their own ended them: they are begun anew
 	Within         time.Duration // how long it may take, if not as long as any
 	Only           []Mode        // the modes that the programs bear, if not all
 	Restarts       bool          // it takes a call that Linux restarts for no flag, interrupted, for an error
 	Floods         bool          // it sends for seconds as fast as it can: too much to be captured
+	Needs          string        // the programs that a cell of applications needs, if not its first words
+	Prepare        string        // a shell script beside the server, at whose end it is ready
+	Files          map[string]string
 }
 
 // In reports whether the cell's programs bear a mode.
@@ -34,6 +40,8 @@ func Cells(copied int) (list []Cell) {
 	list = []Cell{
 		{Name: "ibv_devices", Client: "ibv_devices", Want: "rxe0"},
 		{Name: "ibv_devinfo", Client: "ibv_devinfo -v", Want: "PORT_ACTIVE"},
+		// It is a shell script that changes into /sys/class/infiniband.
+		{Name: "ibstatus", Client: "ibstatus", Want: "4: ACTIVE", Only: []Mode{Auto, Preload}},
 		{Name: "rping", Server: "rping -s -V -C 20", Client: "rping -c -V -C 20 -a " + IPv4},
 		{Name: "rping v6", Server: "rping -s -V -C 20 -a ::", Client: "rping -c -V -C 20 -a " + IPv6},
 		{Name: "rping 60000 octets", Server: "rping -s -V -C 20 -S 60000", Client: "rping -c -V -C 20 -S 60000 -a " +

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"tapir/lab/host/link"
 	"tapir/lab/host/process"
@@ -37,6 +38,7 @@ const hostTAP = "eth0"
 type Lab struct {
 	tapir string
 	dir   string
+	flags []string // of both NICs
 	pair  *link.Pair
 	nics  []*process.Process
 	ctls  []*ctl.Client // the server's, then the client's
@@ -46,9 +48,10 @@ type Lab struct {
 }
 
 // New starts the NICs. tapir is the program, dir an empty directory for files
-// of the lab's, which stays the caller's. Close ends everything.
-func New(ctx context.Context, tapir, dir string) (l *Lab, err error) {
-	l = &Lab{tapir: tapir, dir: dir}
+// of the lab's, which stays the caller's, flags are those of both NICs beside their names
+// and addresses; {host} in them is 1 for the server's and 2 for the client's. Close ends everything.
+func New(ctx context.Context, tapir, dir string, flags ...string) (l *Lab, err error) {
+	l = &Lab{tapir: tapir, dir: dir, flags: flags}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.Close())
@@ -83,10 +86,14 @@ func (l *Lab) startNIC(ctx context.Context, name string, side *link.Space, host 
 	if err := side.NS.Sysctl("ipv6/conf/default/disable_ipv6", "0"); err != nil { // of the host TAP
 		return err
 	}
+	var flags []string
+	for _, f := range l.flags {
+		flags = append(flags, strings.ReplaceAll(f, "{host}", fmt.Sprint(host)))
+	}
 	p, err := process.Start(ctx, side.NS, process.Options{Dir: l.dir,
-		Argv: []string{l.tapir, "nic", "--name", name, "--tap", link.PairTAP,
+		Argv: append([]string{l.tapir, "nic", "--name", name, "--tap", link.PairTAP,
 			"--host-tap", hostTAP, "--ip", fmt.Sprintf("10.9.0.%d/24", host), "--ip6",
-			fmt.Sprintf("fd09::%d/64", host)}})
+			fmt.Sprintf("fd09::%d/64", host)}, flags...)})
 	if err != nil {
 		return err
 	}
@@ -125,20 +132,35 @@ func (l *Lab) Close() (err error) {
 	return err
 }
 
-// listens waits until the server's program listens on its NIC, or has ended.
-func (l *Lab) listens(ctx context.Context, p *process.Process) error {
+// listens waits until so many programs, of which p is the last, listen on the server's NIC,
+// or p has ended.
+func (l *Lab) listens(ctx context.Context, p *process.Process, programs int) error {
 	return process.Until(ctx, func() (bool, error) {
 		if p.HasEnded() {
 			return false, fmt.Errorf("the server has ended: %w", p.Err())
 		}
 		var ceps []struct{ Phase string }
 		err := l.ctls[0].Show(ctx, "cep", &ceps)
+		listening := 0
 		for _, c := range ceps {
 			if c.Phase == "listening" {
-				return true, nil
+				listening++
 			}
 		}
-		return false, err
+		return listening >= programs, err
+	})
+}
+
+// joins waits until the server's program has the address handle of its multicast group,
+// or has ended.
+func (l *Lab) joins(ctx context.Context, p *process.Process) error {
+	return process.Until(ctx, func() (bool, error) {
+		if p.HasEnded() {
+			return false, fmt.Errorf("the server has ended: %w", p.Err())
+		}
+		var handles []struct{}
+		err := l.ctls[0].Show(ctx, "ah", &handles)
+		return len(handles) > 0, err
 	})
 }
 

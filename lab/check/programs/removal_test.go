@@ -27,7 +27,7 @@ func TestNICEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	passive := run(server, "rping", "-s")
-	if err := l.listens(ctx, passive); err != nil {
+	if err := l.listens(ctx, passive, 1); err != nil {
 		t.Fatal(err)
 	}
 	active := run(client, "rping", "-c", "-v", "-a", IPv4, "-C", "1000000000")

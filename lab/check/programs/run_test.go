@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,6 +76,11 @@ func (l *Lab) run(longer context.Context, c Cell, m Mode) (err error) {
 			return err
 		}
 	}
+	for name, text := range c.Files {
+		if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
 	if c.Server != "" {
 		if srv, err = process.Start(longer, l.pair.A.NS, process.Options{Dir: l.dir,
 			Argv: l.under(server, m, strings.Fields(c.Server))}); err != nil {
@@ -91,10 +97,17 @@ func (l *Lab) run(longer context.Context, c Cell, m Mode) (err error) {
 	if err := cli.Wait(ctx); err != nil {
 		return fmt.Errorf("the client: %w", err)
 	}
-	if cli.Line(c.Want) == "" {
+	if c.Want != "" && cli.Line(c.Want) == "" {
 		return fmt.Errorf("the client does not say %q", c.Want)
 	}
-	if c.Stays {
+	for _, not := range c.Not {
+		if line := cli.Line(not); line != "" {
+			return fmt.Errorf("the client says %q", line)
+		}
+	}
+	if c.Kills {
+		srv.Kill()
+	} else if c.Stays {
 		srv.Stop()
 	} else if srv != nil {
 		if err := srv.Wait(ctx); err != nil {
@@ -138,15 +151,27 @@ func (l *Lab) copied(c Cell) error {
 
 // ready waits until the client may come.
 func (l *Lab) ready(ctx context.Context, c Cell, srv *process.Process) error {
-	if !c.Socket {
-		return l.listens(ctx, srv)
+	switch {
+	case c.Joins:
+		return l.joins(ctx, srv)
+	case !c.Socket:
+		return l.listens(ctx, srv, 1)
 	}
-	return process.Until(ctx, func() (bool, error) {
+	err := process.Until(ctx, func() (bool, error) {
 		if srv.HasEnded() {
 			return false, fmt.Errorf("the server has ended: %w", srv.Err())
 		}
 		return listening(srv.PID())
 	})
+	if err != nil || c.Prepare == "" {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "sh", "-ec", c.Prepare)
+	cmd.Dir = l.dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("prepare the server: %w: %s", err, out)
+	}
+	return nil
 }
 
 // listening reports whether a socket of TCP listens in the namespace of a

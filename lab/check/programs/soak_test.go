@@ -91,7 +91,7 @@ func report(file string, rounds int, took time.Duration, counts map[string]*coun
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "### Stock RDMA programs\n\n%d programs and variants, %d rounds, each in the next mode, in %v.\n\n"+
-		"| mode | runs | failed | begun anew after an error of their own |\n|---|---|---|---|\n", len(Cells(0)), rounds, took.Round(time.Second))
+		"| mode | runs | failed | restarted after an error of their own |\n|---|---|---|---|\n", len(Cells(0)), rounds, took.Round(time.Second))
 	for _, m := range Modes {
 		n := counts[m.Name]
 		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", m.Name, n.runs, n.failed, n.again)

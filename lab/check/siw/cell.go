@@ -1,14 +1,15 @@
-// Package siw holds the NIC's iWARP against the Linux siw driver, in both
-// roles: a guest of package peer and a NIC on one bridge, the stock rping and
-// siwt as programs, every exchange captured on the bridge and judged by
-// tshark.
+// Package siw holds the NIC's iWARP against the Linux siw driver, and its RoCE
+// against rxe, in both roles: a guest of package peer and a NIC on one bridge, the
+// stock rping and verify, and other stock programs, every exchange captured on the
+// bridge and judged by tshark.
 package siw
 
 import (
 	"fmt"
 	"strings"
 
-	"tapir/lab/tool/siwt"
+	"tapir/lab/host/link"
+	"tapir/lab/tool/verify"
 )
 
 // Cell is one exchange under given circumstances.
@@ -17,19 +18,24 @@ type Cell struct {
 	Name  string // what is special
 
 	NICServes bool // else the guest serves and the NIC connects
-	Rping     bool // rping instead of siwt
-	// Program is a stock program instead of siwt.
+	Rping     bool // rping instead of verify
+	// Program is a stock program instead of verify.
 	Program *Program
-	IPv6    bool
-	MTU     int      // octets of IP; 0: 1500
-	Siw     []string // parameters of siw; none: the stock driver
-	NIC     []string // settings of the NIC, name=value
+	// RoCE: the NIC speaks RoCE, the guest has rxe instead of siw.
+	RoCE bool
+	IPv6 bool
+	VLAN bool // of a cell with RoCE over IPv4: its addresses are on VLAN 78
+	MTU  int  // octets of IP; 0: 1500
+	// Cable is what happens to frames between the NIC's TAP and the bridge, both ways.
+	Cable link.Impairment
+	Siw   []string // parameters of siw; none: the stock driver
+	NIC   []string // settings of the NIC, name=value
 
 	// Job is what the client does, whichever side it is: steps, connections,
 	// private data and so on. With Rping, Conns is the number of pings and
 	// Receives the size of each.
-	Job siwt.Job
-	// ServeIRD and ServeORD are the siwt server's depths, as in siwt.Job.
+	Job verify.Job
+	// ServeIRD and ServeORD are the verify server's depths, as in verify.Job.
 	ServeIRD, ServeORD int
 	// KillGuest ends the guest's program when the client has finished a step,
 	// StopNIC that of the NIC.
@@ -67,15 +73,32 @@ func (c *Cell) circumstances() string {
 	if c.IPv6 {
 		s = "IPv6"
 	}
+	if c.VLAN {
+		s += ", VLAN"
+	}
 	if c.MTU != 0 {
 		s += fmt.Sprintf(", MTU %d", c.MTU)
 	}
+	s += c.faults()
 	for _, side := range []struct {
 		name string
 		set  []string
 	}{{"siw", c.Siw}, {"NIC", c.NIC}} {
 		if len(side.set) > 0 {
 			s += fmt.Sprintf(", %s: %s", side.name, strings.Join(side.set, " "))
+		}
+	}
+	return s
+}
+
+// faults are what the cable does, in percent.
+func (c *Cell) faults() (s string) {
+	for _, f := range []struct {
+		what string
+		ppm  int
+	}{{"loss", c.Cable.Loss}, {"duplicates", c.Cable.Duplicate}, {"reordering", c.Cable.Reorder}} {
+		if f.ppm > 0 {
+			s += fmt.Sprintf(", %g %% %s", float64(f.ppm)/10_000, f.what)
 		}
 	}
 	return s
@@ -105,9 +128,9 @@ const (
 	shortStep = "write:5000 read:5000 send:3000 sendse:64 echo:100 sendinv:8"
 )
 
-func steps(s string) siwt.Job { return siwt.Job{Steps: strings.Fields(s)} }
+func steps(s string) verify.Job { return verify.Job{Steps: strings.Fields(s)} }
 
-func large() siwt.Job {
+func large() verify.Job {
 	j := steps(largeStep)
 	j.Receives, j.RecvKiB = 2, 4096
 	return j

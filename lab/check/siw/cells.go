@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"strings"
 
-	"tapir/lab/tool/siwt"
+	"tapir/lab/tool/verify"
 )
 
-// Smoke is the short list: both roles, rping and siwt, rping under tapir run, a
+// Smoke is the short list: both roles, rping and verify, rping under tapir run, a
 // CRC and none, one connection and eight, up to 4 MiB, and an error.
 func Smoke() (cells []Cell) {
 	cells = append(cells, bothRoles(Cell{Topic: "smoke", Name: "all operations", CRC: true, Job: steps(everyStep)})...)
 	cells = append(cells, bothRoles(Cell{Topic: "smoke", Name: "rping", CRC: true, Rping: true,
-		Job: siwt.Job{Conns: 5, Receives: 3000}})...)
+		Job: verify.Job{Conns: 5, Receives: 3000}})...)
 	many := Cell{Topic: "smoke", Name: "8 connections", NIC: noCRC, IPv6: true, Job: steps(shortStep)}
 	many.Job.Conns = 8
 	cells = append(cells, bothRoles(many)...)
@@ -76,7 +76,7 @@ func operation(mtu int, v6, crc bool, version, conns int) []Cell {
 	if version == 1 {
 		// The NIC asks for revision 1; siw as client does so in revisions().
 		c.NIC = append(c.NIC, "mpa_version=1")
-		c.ServeIRD, c.ServeORD = siwt.DefaultReads, siwt.DefaultReads
+		c.ServeIRD, c.ServeORD = verify.DefaultReads, verify.DefaultReads
 		return []Cell{c}
 	}
 	return bothRoles(c)
@@ -101,7 +101,7 @@ func pings() (cells []Cell) {
 		for _, size := range []int{64, 3000, 65000} {
 			for _, crc := range []bool{true, false} {
 				c := Cell{Topic: "rping", Name: fmt.Sprintf("%d octets, CRC %v", size, crc), Rping: true, IPv6: v6,
-					CRC: crc, Job: siwt.Job{Conns: 10, Receives: size}}
+					CRC: crc, Job: verify.Job{Conns: 10, Receives: size}}
 				if !crc {
 					c.NIC = noCRC
 				}
@@ -116,7 +116,7 @@ func pings() (cells []Cell) {
 // serve 128 Reads where nothing else is said.
 func depths() (cells []Cell) {
 	nic := []string{"max_ird=128", "max_ord=128"}
-	for _, d := range []struct{ ird, ord int }{{1, 1}, {1, 128}, {128, 1}, {4, 4}, {128, 128}, {siwt.None, 4}} {
+	for _, d := range []struct{ ird, ord int }{{1, 1}, {1, 128}, {128, 1}, {4, 4}, {128, 128}, {verify.None, 4}} {
 		c := Cell{Topic: "IRD and ORD", Name: fmt.Sprintf("client asks for %d and %d", max(0, d.ird), d.ord), NIC: nic,
 			CRC: true,
 			Job: steps("readn:3000:200 write:3000 readn:3000:30"), Reads: &Reads{uint16(max(0, d.ird)), uint16(d.ord)}}
@@ -144,10 +144,10 @@ func depths() (cells []Cell) {
 			"the connection", Clause: "RFC 5040 section 6.1"}
 	more.Job.IRD, more.Job.ORD = 128, 128
 	cells = append(cells, more)
-	for _, ird := range []int{4, siwt.None} {
+	for _, ird := range []int{4, verify.None} {
 		c := Cell{Topic: "IRD and ORD", Name: fmt.Sprintf("no Reads: client asks for %d and 0", max(0, ird)), CRC: true,
 			Job: steps("write:5000 send:64 echo:64"), Reads: &Reads{uint16(max(0, ird)), 0}}
-		c.Job.IRD, c.Job.ORD = ird, siwt.None
+		c.Job.IRD, c.Job.ORD = ird, verify.None
 		serves := c
 		serves.NICServes, serves.Reads = true, &Reads{0, c.Reads.IRD}
 		cells = append(cells, c, serves)
@@ -181,8 +181,8 @@ func rejects() (cells []Cell) {
 	for _, v6 := range []bool{false, true} {
 		for _, n := range []int{8, 200} {
 			c := Cell{Topic: "rejects", Name: fmt.Sprintf("with private data, request of %d octets", n), IPv6: v6,
-				None: true, Job: siwt.Job{Reject: true, Private: n},
-				NICSays: "rejected as requested", GuestSays: "siwt: rejected as requested|request private"}
+				None: true, Job: verify.Job{Reject: true, Private: n},
+				NICSays: "rejected as requested", GuestSays: "verify: rejected as requested|request private"}
 			cells = append(cells, bothRoles(c)...)
 		}
 	}
@@ -226,7 +226,7 @@ func mistakes() (cells []Cell) {
 func killed() []Cell {
 	wait := steps("write:5000 gone:60000")
 	stay := steps("write:5000 sleep:60000")
-	c := func(name string, serves bool, job siwt.Job) Cell {
+	c := func(name string, serves bool, job verify.Job) Cell {
 		return Cell{Topic: "killed", Name: name, NICServes: serves, CRC: true, Job: job, NICSays: anything,
 			GuestSays: anything}
 	}
@@ -277,7 +277,7 @@ func revisions() (cells []Cell) {
 	none := Cell{Topic: "MPA 1", Name: "Read from a server without IRD", Siw: v1, NIC: v1, CRC: true,
 		Job: steps("write:64 read:64"), NICSays: "operation error|reported by the peer|flushed", GuestSays: anything,
 		Differs: "serves no Reads unless its application names a depth", Clause: "RFC 6581 section 4.1"}
-	reject := Cell{Topic: "MPA 1", Name: "reject", Siw: v1, NIC: v1, None: true, Job: siwt.Job{Reject: true},
+	reject := Cell{Topic: "MPA 1", Name: "reject", Siw: v1, NIC: v1, None: true, Job: verify.Job{Reject: true},
 		NICSays: "rejected as requested", GuestSays: anything}
 	return append(append(cells, none), bothRoles(reject)...)
 }
@@ -291,7 +291,7 @@ func readyToReceive() (cells []Cell) {
 		asks := []string{"peer_to_peer=1", "rtr_type=" + t.siw}
 		for _, serves := range []bool{true, false} {
 			for _, crc := range []bool{true, false} {
-				for _, job := range []siwt.Job{steps(everyStep), {Steps: steps(shortStep).Steps, Conns: 8}} {
+				for _, job := range []verify.Job{steps(everyStep), {Steps: steps(shortStep).Steps, Conns: 8}} {
 					c := Cell{Topic: "peer to peer", Name: fmt.Sprintf("RTR %s, %d connections, CRC %v", t.nic,
 						max(1, job.Conns), crc), NICServes: serves, Siw: asks, CRC: crc, Job: job}
 					if !serves {

@@ -28,7 +28,12 @@ func (r *Result) Judge(ctx context.Context, keep string) {
 		return
 	}
 	// The guesser for RPC over RDMA claims short Sends.
-	v, err := tshark.IWARP(ctx, r.Capture, tshark.Options{Disable: []string{"rpcordma"}})
+	v, err := Verdict{}, error(nil)
+	if r.Cell.RoCE {
+		v, err = judgeRoCE(ctx, r.Capture)
+	} else {
+		v, err = tshark.IWARP(ctx, r.Capture, tshark.Options{Disable: []string{"rpcordma"}})
+	}
 	r.Verdict = v
 	r.Err = errors.Join(r.Err, err, r.Cell.weigh(&v))
 }

@@ -19,6 +19,7 @@ type Matrix struct {
 	Budget time.Duration // cells not begun by then fail
 	Log    io.Writer     // a line per cell, and what failed
 	Tapir  string        // the program tapir
+	Stream bool          // guest and NIC meet at a socket (--wire stream:PATH), without TAP and bridge
 	Keep   string        // directory for the captures of cells that fail; empty: none are kept
 }
 
@@ -28,7 +29,7 @@ const life = 5 * time.Minute
 // Run runs the cells, in order, and returns their results in that order. The
 // judge works beside the next cell.
 func (m *Matrix) Run(ctx context.Context, image peer.Image) ([]Result, error) {
-	w, err := NewWorld(ctx, image, m.Budget+life)
+	w, err := NewWorld(ctx, image, m.Budget+life, m.Stream)
 	if err != nil {
 		return nil, err
 	}

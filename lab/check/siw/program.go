@@ -20,21 +20,29 @@ import (
 // guest's on siw.
 type Program struct {
 	// Server and Client are command lines, in which ADDR is the server's address
-	// and PORT the port.
+	// and PORT the port; HOST is that of the server's sockets, HERE the side's
+	// own address and GID the index of its GID.
 	Server, Client string
 	Want           string // what a content client says; empty: its exit code says all
 	Stays          bool   // the server serves until it is ended
+	Sockets        bool   // the server listens at a TCP socket of the kernel
+	Silent         bool   // the server does not listen: it is ready once it runs
 	Copies         bool   // the client copies the file "from" to the server's "to"
 }
 
 // programArgs is the command line of either side of a stock program.
 func (c *Cell) programArgs(serves bool, port uint16) []string {
-	server, _ := c.addresses()
-	line := c.Program.Client
+	server, client := c.addresses()
+	line, here, gid := c.Program.Client, client, guestGID
 	if serves {
-		line = c.Program.Server
+		line, here = c.Program.Server, server
 	}
-	return strings.Fields(strings.NewReplacer("ADDR", server.String(), "PORT", fmt.Sprint(port)).Replace(line))
+	if serves == c.NICServes {
+		gid = nicGID
+	}
+	return strings.Fields(strings.NewReplacer("ADDR", server.String(), "PORT", fmt.Sprint(port), "HERE",
+		here.String(),
+		"HOST", c.socketHost().String(), "GID", gid).Replace(line))
 }
 
 // isRping tells whether the sides are the stock rping.
@@ -45,6 +53,9 @@ func (c *Cell) isRping() bool {
 // refused is what perftest's client says when it comes before the server
 // listens: it does so twice, and the second time nobody is told when.
 const refused = "error: -111"
+
+// refusedRoCE is the same over RoCE: reason 8, invalid service id.
+const refusedRoCE = "RDMA_CM_EVENT_REJECTED; error: 8"
 
 // attempts bounds how often programs may miss each other like that.
 const attempts = 100
@@ -61,7 +72,8 @@ func (c *Cell) clientSaid(nic *nicEnd, guest *guestEnd) string {
 // missed tells whether perftest's sides have missed each other. It looks at the
 // client alone: the server may still run.
 func (c *Cell) missed(nic *nicEnd, guest *guestEnd) bool {
-	return c.Program != nil && strings.Contains(c.clientSaid(nic, guest), refused)
+	said := c.clientSaid(nic, guest)
+	return c.Program != nil && (strings.Contains(said, refused) || c.RoCE && strings.Contains(said, refusedRoCE))
 }
 
 // endedWell tells whether a stock program has done its work, though its exit
@@ -172,7 +184,7 @@ func (w *World) runProgram(ctx context.Context, n *nic, c *Cell, port uint16, p 
 		select {
 		case <-prog.Ended():
 		case <-time.After(look):
-			if c.NICServes && listens(n) {
+			if c.NICServes && w.ready(ctx, n, c, port) {
 				p.listens()
 			}
 		}
@@ -185,6 +197,31 @@ func (w *World) runProgram(ctx context.Context, n *nic, c *Cell, port uint16, p 
 		err = fmt.Errorf("%w: %s", err, tail(prog.Said()))
 	}
 	return nicEnd{prog.Said(), err}
+}
+
+// ready tells whether the NIC's server can be reached.
+func (w *World) ready(ctx context.Context, n *nic, c *Cell, port uint16) bool {
+	switch {
+	case c.Program.Sockets:
+		return w.socketListens(ctx, port)
+	case c.Program.Silent:
+		return attached(n)
+	case c.RoCE:
+		return openListeners(n)
+	}
+	return listens(n)
+}
+
+// attached tells whether a program's queue pair has joined a multicast group.
+func attached(n *nic) (yes bool) {
+	err := n.DoWait(func(frame.Time) { yes = len(n.Device.Verbs.Groups()) > 0 })
+	return yes && err == nil
+}
+
+// openListeners tells whether a program listens on a NIC with RoCE.
+func openListeners(n *nic) (yes bool) {
+	err := n.DoWait(func(frame.Time) { yes = len(n.Device.CM.Listeners()) > 0 })
+	return yes && err == nil
 }
 
 // listens tells whether a program listens on the NIC.

@@ -14,7 +14,7 @@ import (
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/perf"
-	"tapir/lab/tool/siwt"
+	"tapir/lab/tool/verify"
 	"tapir/wire/frame"
 )
 
@@ -68,7 +68,7 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 	defer func() { r.Took = time.Since(begun) }()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if r.Err = errors.Join(w.Guest.LoadSiw(ctx, c.Siw...), w.Guest.SetMTU(ctx, c.mtu())); r.Err != nil {
+	if r.Err = errors.Join(w.loadDriver(ctx, &c), w.Guest.SetMTU(ctx, c.mtu())); r.Err != nil {
 		return r
 	}
 	port := w.nextPort()
@@ -78,7 +78,7 @@ func (w *World) Run(ctx context.Context, c Cell) (r Result) {
 		return r
 	}
 	file := filepath.Join(w.dir, fmt.Sprintf("%d.pcap", port))
-	d, err := w.capture(ctx, file, c.mtu())
+	d, err := w.capture(ctx, n.Name(), file, &c)
 	if err != nil {
 		r.Err = errors.Join(err, n.Close())
 		return r
@@ -209,12 +209,12 @@ func start(n *nic, c *Cell, port uint16, now frame.Time, ended chan<- nicEnd) (j
 	}
 	todo := c.Job
 	if c.NICServes {
-		todo = siwt.Job{Conns: max(1, c.Job.Conns), IRD: c.ServeIRD, ORD: c.ServeORD}
+		todo = verify.Job{Conns: max(1, c.Job.Conns), IRD: c.ServeIRD, ORD: c.ServeORD}
 	} else {
 		todo.Remote = server
 	}
 	todo.Port, todo.Patience = port, stepPatience
-	run, err := siwt.Start(n.Device, todo, now, func(r siwt.Report, err error) { ended <- nicEnd{r, err} })
+	run, err := verify.Start(n.Device, todo, now, func(r verify.Report, err error) { ended <- nicEnd{r, err} })
 	if err != nil {
 		return job{}, err
 	}
@@ -258,13 +258,13 @@ func (c *Cell) guestCommand(port uint16) string {
 	case c.Program != nil && c.NICServes:
 		return inGuestDir + strings.Join(c.programArgs(false, port), " ")
 	case c.Program != nil:
-		return inGuestDir + announced(port, strings.Join(c.programArgs(true, port), " "))
+		return inGuestDir + c.announced(port, strings.Join(c.programArgs(true, port), " "))
 	case c.Rping && c.NICServes:
 		return fmt.Sprintf("rping -c -V -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives)
 	case c.Rping:
-		return announced(port, fmt.Sprintf("rping -s -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives))
+		return c.announced(port, fmt.Sprintf("rping -s -a %v -p %d -C %d -S %d", server, port, j.Conns, j.Receives))
 	case !c.NICServes:
-		s := fmt.Sprintf("siwt server -a %v -p %d -n %d", server, port, max(1, j.Conns))
+		s := fmt.Sprintf("verify server -a %v -p %d -n %d", server, port, max(1, j.Conns))
 		if c.ServeIRD > 0 {
 			s += fmt.Sprintf(" -i %d -o %d", c.ServeIRD, c.ServeORD)
 		}
@@ -272,7 +272,7 @@ func (c *Cell) guestCommand(port uint16) string {
 	}
 	j.Remote = server
 	j = j.WithDefaults()
-	s := fmt.Sprintf("siwt client %v -p %d -i %d -o %d -P %d -R %d -S %d -c %d -W 20 -T %d", server, port,
+	s := fmt.Sprintf("verify client %v -p %d -i %d -o %d -P %d -R %d -S %d -c %d -W 20 -T %d", server, port,
 		max(0, j.IRD), max(0, j.ORD), j.Private, j.Receives, j.RecvKiB, j.Conns, stepPatience.Milliseconds())
 	if j.Reject {
 		s += " -X"
@@ -288,9 +288,16 @@ func (c *Cell) guestCommand(port uint16) string {
 
 // announced is the command line of a server that does not itself say when it
 // listens.
-func announced(port uint16, command string) string {
-	return fmt.Sprintf("sh -c '(n=0; until ss -Hltn | grep -q :%d || [ $n = 3000 ]; do usleep 20000; n=$((n + 1)); "+
-		"done; echo listening) & exec %s'", port, command)
+func (c *Cell) announced(port uint16, command string) string {
+	if c.Program != nil && c.Program.Silent {
+		return fmt.Sprintf("sh -c '(sleep 3; echo listening) & exec %s'", command)
+	}
+	seen := fmt.Sprintf("ss -Hltn | grep -q :%d", port)
+	if c.RoCE { // udaddy chooses its port by itself
+		seen += " || rdma resource show cm_id | grep -q LISTEN"
+	}
+	return fmt.Sprintf("sh -c '(n=0; until %s || [ $n = 3000 ]; do usleep 20000; n=$((n + 1)); "+
+		"done; echo listening) & exec %s'", seen, command)
 }
 
 // check compares what both sides report with what the cell expects.
@@ -305,7 +312,7 @@ func (c *Cell) check(nic nicEnd, guest guestEnd) error {
 	case c.NICSays == "" && nic.err != nil:
 		errs = append(errs, fmt.Errorf("NIC: %w", nic.err))
 	case c.NICSays == "" && c.NICServes && !c.Rping && c.Program == nil:
-		for _, conn := range nic.report.(siwt.Report).Conns {
+		for _, conn := range nic.report.(verify.Report).Conns {
 			if conn.End != "" {
 				errs = append(errs, fmt.Errorf("NIC: %s", conn.End))
 			}
@@ -344,7 +351,7 @@ func (c *Cell) checkReads(report any) error {
 	if c.Reads == nil {
 		return nil
 	}
-	r, _ := report.(siwt.Report)
+	r, _ := report.(verify.Report)
 	if len(r.Conns) == 0 {
 		return errors.New("NIC: no connection with depths")
 	}

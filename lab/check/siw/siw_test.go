@@ -11,7 +11,7 @@ import (
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/perf"
-	"tapir/lab/tool/siwt"
+	"tapir/lab/tool/verify"
 )
 
 var clause = regexp.MustCompile(`^RFC (5040|5041|5044|6581) section [0-9.]*[0-9]$`)
@@ -20,7 +20,14 @@ var clause = regexp.MustCompile(`^RFC (5040|5041|5044|6581) section [0-9.]*[0-9]
 // are called the same.
 func TestCellsAreSound(t *testing.T) {
 	seen := map[string]bool{}
-	for _, c := range append(Smoke(), All()...) {
+	roce := append(SmokeRoCE(), RoCE()...)
+	if len(roce) < 200 {
+		t.Errorf("only %d cells of RoCE", len(roce))
+	}
+	for i := range roce {
+		roce[i].Topic += " over RoCE"
+	}
+	for _, c := range append(append(Smoke(), All()...), roce...) {
 		if seen[c.String()] {
 			t.Errorf("twice: %v", c)
 		}
@@ -128,8 +135,8 @@ func TestJudgement(t *testing.T) {
 }
 
 func TestExpectations(t *testing.T) {
-	ok := siwt.Report{Conns: []siwt.ConnReport{{}}}
-	ended := siwt.Report{Conns: []siwt.ConnReport{{End: "invalid STag"}}}
+	ok := verify.Report{Conns: []verify.ConnReport{{}}}
+	ended := verify.Report{Conns: []verify.ConnReport{{End: "invalid STag"}}}
 	for _, x := range []struct {
 		what  string
 		c     Cell
@@ -145,7 +152,7 @@ func TestExpectations(t *testing.T) {
 		{"as said", Cell{NICServes: true, NICSays: "x|invalid STag", GuestSays: "flushed"}, nicEnd{ended, nil}, guestEnd{code: 1, said: "step flushed"}, true},
 		{"otherwise", Cell{NICSays: "bounds", GuestSays: anything}, nicEnd{ended, nil}, guestEnd{}, false},
 		{"rping's late thread", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, true},
-		{"a ping missing", Cell{Rping: true, Job: siwt.Job{Conns: 5}}, nicEnd{perf.Report{Messages: 4}, nil}, guestEnd{}, false},
+		{"a ping missing", Cell{Rping: true, Job: verify.Job{Conns: 5}}, nicEnd{perf.Report{Messages: 4}, nil}, guestEnd{}, false},
 		{"rping's other ends", Cell{Rping: true}, nicEnd{ok, nil}, guestEnd{code: 255, said: "data mismatch!\nrdma_get_cm_event: Bad file descriptor\n"}, false},
 		{"perftest's results", Cell{Program: &Program{Want: "#bytes"}}, nicEnd{" #bytes #iterations\n", nil}, guestEnd{}, true},
 		{"no results", Cell{Program: &Program{Want: "#bytes"}}, nicEnd{"", nil}, guestEnd{said: " #bytes"}, false},
@@ -153,10 +160,10 @@ func TestExpectations(t *testing.T) {
 		{"perftest's late goodbye", Cell{Program: &Program{Want: "#bytes"}, NICServes: true}, nicEnd{"", nil}, guestEnd{code: 1, said: " #bytes #iterations\n 8       50      418.52\n Failed to close connection between server and client\n"}, true},
 		{"one whose results come later", Cell{Program: &Program{Want: "#bytes"}, NICServes: true}, nicEnd{"", nil}, guestEnd{code: 1, said: "Failed to close connection between server and client\n #bytes #iterations\n 8       50      418.52\n"}, true},
 		{"a goodbye without results", Cell{Program: &Program{}, NICServes: true}, nicEnd{"", nil}, guestEnd{code: 1, said: " Failed to close connection between server and client\n #bytes\n"}, false},
-		{"siwt has no such thread", Cell{}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, false},
-		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
-		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{Conns: []siwt.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},
-		{"no connection with depths", Cell{Reads: &Reads{1, 3}}, nicEnd{siwt.Report{}, nil}, guestEnd{}, false},
+		{"verify has no such thread", Cell{}, nicEnd{ok, nil}, guestEnd{code: 255, said: "client DISCONNECT EVENT...\nrdma_get_cm_event: Bad file descriptor\n"}, false},
+		{"other depths", Cell{Reads: &Reads{1, 2}}, nicEnd{verify.Report{Conns: []verify.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, false},
+		{"these depths", Cell{Reads: &Reads{1, 3}}, nicEnd{verify.Report{Conns: []verify.ConnReport{{IRD: 1, ORD: 3}}}, nil}, guestEnd{}, true},
+		{"no connection with depths", Cell{Reads: &Reads{1, 3}}, nicEnd{verify.Report{}, nil}, guestEnd{}, false},
 		{"no error where one must be", Cell{GuestSays: "flushed"}, nicEnd{ok, nil}, guestEnd{}, false},
 	} {
 		if err := x.c.check(x.nic, x.guest); (err == nil) != x.good {

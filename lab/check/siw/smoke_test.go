@@ -15,7 +15,7 @@ import (
 )
 
 // TestSmoke holds a NIC against the siw driver of a guest, in both roles, also
-// with the stock rping above it.
+// with the stock rping above it, then its RoCE against rxe.
 func TestSmoke(t *testing.T) {
 	if err := errors.Join(peer.Available(), tshark.Available()); err != nil {
 		t.Skip(err)
@@ -33,7 +33,7 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := siw.Matrix{Cells: siw.Smoke(), Budget: 5 * time.Minute, Log: t.Output(), Tapir: tapir}
+	m := siw.Matrix{Cells: append(siw.Smoke(), siw.SmokeRoCE()...), Budget: 5 * time.Minute, Log: t.Output(), Tapir: tapir}
 	results, err := m.Run(t.Context(), image)
 	if err != nil {
 		t.Fatal(err)

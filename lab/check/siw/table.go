@@ -28,17 +28,24 @@ const (
 	sumsHead = "| topic | cells, the NIC connects | serves | FPDUs | with a CRC |\n|---|---|---|---|---|\n"
 )
 
+// overRoCE are the words of the heads for cells with rxe.
+var overRoCE = strings.NewReplacer("FPDUs", "packets", "with a CRC", "right ICRC", "siw", "rxe")
+
 // Table is the results in Markdown: a row per topic, then a table per topic
 // with a row per cell.
 func Table(results []Result) string {
 	var sums, rows strings.Builder
-	sums.WriteString(sumsHead)
+	words := strings.NewReplacer()
+	if len(results) > 0 && results[0].Cell.RoCE {
+		words = overRoCE
+	}
+	sums.WriteString(words.Replace(sumsHead))
 	for len(results) > 0 {
 		topic := results[0].Cell.Topic
 		n := slices.IndexFunc(append(slices.Clip(results), Result{}),
 			func(r Result) bool { return r.Cell.Topic != topic })
 		sums.WriteString(sumRow(topic, results[:n]))
-		fmt.Fprintf(&rows, "\n## %s\n\n%s", topic, rowHead)
+		fmt.Fprintf(&rows, "\n## %s\n\n%s", topic, words.Replace(rowHead))
 		for _, r := range results[:n] {
 			rows.WriteString(r.row())
 		}
@@ -100,7 +107,11 @@ func (r *Result) row() string {
 // wants is what the cell expects beyond success.
 func (c *Cell) wants() string {
 	var list []string
-	for _, side := range []struct{ name, says string }{{"the NIC", c.NICSays}, {"siw", c.GuestSays}} {
+	driver := "siw"
+	if c.RoCE {
+		driver = "rxe"
+	}
+	for _, side := range []struct{ name, says string }{{"the NIC", c.NICSays}, {driver, c.GuestSays}} {
 		if side.says != "" && side.says != anything {
 			list = append(list, fmt.Sprintf(`%s reports "%s"`, side.name, strings.ReplaceAll(side.says, "|", `" or "`)))
 		}

@@ -19,6 +19,7 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/serve"
+	"tapir/nic/tap"
 	"tapir/wire/ether"
 )
 
@@ -44,6 +45,8 @@ type World struct {
 	Guest *peer.Guest
 	Tapir string // the program, for cells with a stock program
 
+	stream string // path of the socket at which guest and NIC meet; empty: the bridge joins them
+
 	image peer.Image
 	life  time.Duration
 	dir   string // of captures
@@ -51,18 +54,21 @@ type World struct {
 }
 
 // NewWorld makes the namespace and boots a guest, which lives for that long.
-func NewWorld(ctx context.Context, image peer.Image, life time.Duration) (w *World, err error) {
+func NewWorld(ctx context.Context, image peer.Image, life time.Duration, stream bool) (w *World, err error) {
 	w = &World{image: image, life: life, port: 7300}
-	if err = w.build(ctx); err != nil {
+	if err = w.build(ctx, stream); err != nil {
 		w.Close()
 		return nil, err
 	}
 	return w, nil
 }
 
-func (w *World) build(ctx context.Context) (err error) {
+func (w *World) build(ctx context.Context, stream bool) (err error) {
 	if w.dir, err = os.MkdirTemp("", "tapir-siw"); err != nil {
 		return err
+	}
+	if stream {
+		w.stream = filepath.Join(w.dir, "cable")
 	}
 	if w.Space, err = link.NewBridge(bridge, most); err != nil {
 		return err
@@ -71,8 +77,13 @@ func (w *World) build(ctx context.Context) (err error) {
 }
 
 func (w *World) boot(ctx context.Context) (err error) {
+	at := bridge
+	if w.stream != "" {
+		at = ""
+	}
 	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
-		NS: w.NS, Bridge: bridge, IP: []netip.Prefix{guest4, guest6}, Life: w.life, Dir: filepath.Join(w.dir, "guest"),
+		NS: w.NS, Bridge: at, Stream: w.stream, IP: []netip.Prefix{guest4, guest6}, Life: w.life,
+		Dir: filepath.Join(w.dir, "guest"),
 	})
 	return err
 }
@@ -107,7 +118,14 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nic, error
 	if c.IPv6 {
 		cfg.IP, cfg.IP6 = nil, []netip.Prefix{nic6}
 	}
-	for _, s := range append(slices.Clone(patient), c.NIC...) {
+	if w.stream != "" {
+		cfg.TAP, cfg.Wire = "", "stream:"+w.stream
+	}
+	settings := append(slices.Clone(patient), c.NIC...)
+	if c.RoCE {
+		settings = append(slices.Clone(c.NIC), "personality=roce", fmt.Sprintf("vlan_ip=%s=%v", vlan, nicVLAN))
+	}
+	for _, s := range settings {
 		name, value, _ := strings.Cut(s, "=")
 		if err := cfg.Set(name, value); err != nil {
 			return nil, err
@@ -121,15 +139,43 @@ func (w *World) startNIC(ctx context.Context, c *Cell, port uint16) (*nic, error
 		return nil, err
 	}
 	n := &nic{control: control}
-	if n.NIC, err = serve.StartNIC(ctx, &serve.Options{}, cfg, node.Env{NS: w.NS}, nicnode.NewPrograms()); err != nil {
+	env := node.Env{NS: w.NS}
+	if c.Cable != (link.Impairment{}) {
+		cfg.TAP = ""
+		if env.Wire, err = w.badCable(wire, c, uint64(port)); err != nil {
+			control.Close()
+			return nil, err
+		}
+	}
+	if n.NIC, err = serve.StartNIC(ctx, &serve.Options{}, cfg, env, nicnode.NewPrograms()); err != nil {
 		control.Close()
 		return nil, err
 	}
 	control.Serve(n.Served(func() {}))
-	if err := w.Net.Join(wire, bridge); err != nil {
+	if w.stream == "" {
+		err = w.Net.Join(wire, bridge)
+	}
+	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	return n, nil
+}
+
+// badCable is a TAP behind what the cell wants to happen to its frames.
+func (w *World) badCable(name string, c *Cell, seed uint64) (tap.Queue, error) {
+	t, err := w.Net.OpenTAP(tap.Config{Name: name})
+	if err != nil {
+		return nil, err
+	}
+	q, err := link.Impair(t, c.Cable, c.Cable, seed)
+	if err == nil {
+		err = errors.Join(w.Net.SetMTU(name, c.mtu()), w.Net.Up(name))
+	}
+	if err != nil {
+		t.Close()
+		return nil, err
+	}
+	return q, nil
 }
 
 // nic is the NIC of a cell with its sockets.
@@ -148,6 +194,9 @@ func (n *nic) Close() error {
 // addresses are those of the server and the client of a cell.
 func (c *Cell) addresses() (server, client netip.Addr) {
 	own, guest := nic4.Addr(), guest4.Addr()
+	if c.VLAN {
+		own, guest = nicVLAN.Addr(), guestVLAN.Addr()
+	}
 	if c.IPv6 {
 		own, guest = nic6.Addr(), guest6.Addr()
 	}
@@ -174,7 +223,29 @@ const settle = 150 * time.Millisecond
 // it has passed it on, at times behind the answer. The kernel's buffer has a slot
 // of the length given by -s for each frame: the smaller they are, the more frames
 // may wait; the link header takes less than 64 octets.
-func (w *World) capture(ctx context.Context, file string, mtu int) (process.Dump, error) {
-	return process.Tcpdump(ctx, w.NS, w.Guest.TAP, file, "-s", fmt.Sprint(mtu+64), "--immediate-mode", "-B", "131072",
-		"tcp")
+// On a stream there is no TAP, and the NIC captures.
+func (w *World) capture(ctx context.Context, name, file string, c *Cell) (interface{ Stop() error }, error) {
+	if w.stream != "" {
+		p, err := process.Start(ctx, w.NS, process.Options{
+			Argv: []string{w.Tapir, "capture", name, "--no-context", "-s", "0", "--bulk", "0", "-w", file}})
+		if err != nil {
+			return nil, err
+		}
+		return recorder{p}, p.Await(ctx, "capturing "+name)
+	}
+	what := "tcp"
+	if c.RoCE {
+		what = "udp port 4791 or ip proto 2"
+	}
+	return process.Tcpdump(ctx, w.NS, w.Guest.TAP, file, "-s", fmt.Sprint(c.mtu()+64), "--immediate-mode",
+		"-B", "131072", what)
+}
+
+// recorder is a NIC's own capture.
+type recorder struct{ *process.Process }
+
+// Stop ends it.
+func (r recorder) Stop() error {
+	r.Process.Stop()
+	return r.Err()
 }

@@ -1,5 +1,5 @@
-// Command states runs the library of wire scripts against a siw guest and
-// compares the states with those of docs/scripts-state.md:
+// Command states runs the library of wire scripts against a Linux guest, those of iWARP with
+// the siw driver and those of RoCE with rxe, and compares the states with those of docs/scripts-state.md:
 //
 //	states [-write] [-lanes 8]
 //
@@ -64,7 +64,7 @@ func run(ctx context.Context, write bool, lanes int) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d scripts against siw in %v\n", len(rows), time.Since(begun).Round(time.Second))
+	fmt.Printf("%d scripts against siw and rxe in %v\n", len(rows), time.Since(begun).Round(time.Second))
 	if write {
 		return os.WriteFile(document, []byte(Table(rows)), 0o644)
 	}

@@ -1,13 +1,13 @@
 // Package fault strikes exact things on a link: the third FPDU of a queue
-// pair, the second Read Response, a connection after 1 MiB. An Engine sees each
-// frame of one link, follows TCP, MPA, DDP and RDMAP in it, and judges it by
+// pair, the packet with a given PSN, a connection after 1 MiB. An Engine sees each
+// frame of one link, follows TCP, MPA, DDP, RDMAP and RoCE in it, and judges it by
 // rules. It does no I/O, owns no clock, starts no goroutine and takes no lock:
 // a cable in real time and a lab in virtual time drive it alike. The same
 // frames and seed give the same verdicts.
 //
 // A frame passes these stages:
 //
-//  1. what it is: TCP, PTP, a packet of a fabric (thing.go)
+//  1. what it is: TCP, RoCE, PTP, a packet of a fabric (thing.go, roce.go)
 //  2. its connection, and the octets that are new in order (conn.go)
 //  3. the MPA frames and FPDUs that these belong to (stream.go)
 //  4. which rules strike, and what they do (judge.go, verdict.go)
@@ -30,8 +30,11 @@ type Engine struct {
 	conns  map[stream.Ends]*conn
 	order  []stream.Ends // as they were opened
 	opened int
-	tally  [2]tally // of what is not in a connection
-	names  [2]string
+	// flows are those of RoCE, flowOrder as they began.
+	flows     map[flowKey]*flow
+	flowOrder []flowKey
+	tally     [2]tally // of what is not in a connection
+	names     [2]string
 	// find tells whose connections are, unasked is why it once could not.
 	find    FindQP
 	unasked error
@@ -74,7 +77,7 @@ func (t *tally) of(r *rule) *tallied {
 // follows connections from their SYN on, so it has to see the frames from the
 // start even if rules come later.
 func New(seed uint64, names [2]string) *Engine {
-	return &Engine{seed: seed, conns: map[stream.Ends]*conn{}, names: names}
+	return &Engine{seed: seed, conns: map[stream.Ends]*conn{}, flows: map[flowKey]*flow{}, names: names}
 }
 
 // SetRules puts rules in force in the place of those before. Counting begins
@@ -143,6 +146,8 @@ func (e *Engine) Judge(from Side, b []byte, now frame.Time) *Verdict {
 	t := look(b)
 	j := judgement{e: e, from: from, t: &t, frame: b, now: now}
 	switch {
+	case t.class == ofRoCE:
+		j.packet()
 	case t.class != ofTCP:
 		j.frame0()
 	case t.broken:

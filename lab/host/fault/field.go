@@ -82,6 +82,12 @@ func fieldOf(k *kind, name string) *field {
 }
 
 func fieldNames(k *kind) (names []string) {
+	if k.class == ofRoCE {
+		for _, f := range roceFields {
+			names = append(names, f.name)
+		}
+		return names
+	}
 	for _, f := range fieldsOf(k) {
 		if len(names) == 0 || names[len(names)-1] != f.name {
 			names = append(names, f.name)
@@ -93,14 +99,18 @@ func fieldNames(k *kind) (names []string) {
 	return names
 }
 
-// FieldNames are those of FPDUs and of MPA frames.
-func FieldNames() (fpdu, startup []string) {
-	return fieldNames(What("fpdu").kind()), fieldNames(What("mpa-request").kind())
+// FieldNames are those of FPDUs, of MPA frames and of RoCE packets.
+func FieldNames() (fpdu, startup, roce []string) {
+	return fieldNames(What("fpdu").kind()), fieldNames(What("mpa-request").kind()), fieldNames(What("roce").kind())
 }
 
 // bits is how many bits there are to choose from.
 func (r *Rule) bits() int {
-	if f := fieldOf(r.What.kind(), r.Field); r.AnyOctet && f != nil && f.size > 0 {
+	k := r.What.kind()
+	if f := roceField(r.Field); r.AnyOctet && k.class == ofRoCE && f != nil && f.size > 0 {
+		return f.size
+	}
+	if f := fieldOf(k, r.Field); r.AnyOctet && f != nil && f.size > 0 {
 		return f.size * 8
 	}
 	return 8

@@ -27,6 +27,11 @@ func everything(t testing.TB) *Engine {
 		r.Field, r.Transmissions = f.name, 2
 		rules = append(rules, r)
 	}
+	for _, f := range roceFields {
+		r := NewRule(Flip, "roce")
+		r.Field, r.Transmissions, r.MendICRC = f.name, 2, f.size != 32
+		rules = append(rules, r)
+	}
 	if err := e.SetRules(rules); err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +52,13 @@ func apply(t testing.TB, e *Engine, from Side, b []byte) *Verdict {
 func FuzzJudge(f *testing.F) {
 	k := &talk{t: &testing.T{}, e: New(1, [2]string{}), port: 4000}
 	f.Add(k.frame(A, 5, tcp.SYN, nil), []byte("x"))
+	from, packets := conversation()
 	f.Add([]byte{1, 2, 3}, k.fpdu(A, k.header(A, rdmap.Write, 0, 1), make([]byte, 30)))
 	f.Add(ethernet(0x88f7, make([]byte, 44)), []byte{0, 0, 0})
 	f.Add(ethernet(0x894f, make([]byte, 80)), []byte{0xff, 0xff, 0xff})
+	for i, p := range packets {
+		f.Add(roceFrame(from[i], []int{1, 4, 6}[i%3], p), []byte{0, 0, 0})
+	}
 	f.Fuzz(func(t *testing.T, raw, stream []byte) {
 		e := everything(t)
 		apply(t, e, A, raw)

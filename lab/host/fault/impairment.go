@@ -2,7 +2,7 @@ package fault
 
 import "time"
 
-// Impairment is what a bad cable does to the TCP segments of one direction.
+// Impairment is what a bad cable does to the TCP segments and RoCE packets of one direction.
 // Other frames only take rate, queue and delay, unless All is set: address
 // resolution has no checksum and would drown what is to be seen. Chances are in
 // parts per million.
@@ -16,6 +16,6 @@ type Impairment struct {
 	Jitter    time.Duration // added to Delay, from 0 to this much; the order stays
 	Rate      int64         // bits of frames per second; 0: no limit
 	Queue     int           // octets that may wait for their turn at that rate; default 256 KiB
-	All       bool          // any frame is lost, duplicated or reordered; still only TCP corrupted
+	All       bool          // any frame is lost, duplicated or reordered; still only TCP and RoCE corrupted
 	Down      bool          // everything vanishes
 }

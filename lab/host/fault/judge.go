@@ -16,6 +16,7 @@ type judgement struct {
 	now   frame.Time
 	c     *conn // nil: none, or one whose SYN was not seen
 	h     *half
+	f     *flow // of a RoCE packet
 	v     Verdict
 }
 
@@ -32,7 +33,7 @@ type strike struct {
 	mask     byte
 }
 
-// frame0 judges a frame that holds no TCP segment.
+// frame0 judges a frame that holds neither TCP nor RoCE.
 func (j *judgement) frame0() {
 	for _, r := range j.e.rules {
 		if r.of(j) && (r.kind.class == ofFrame || r.kind.class == j.t.class) && r.kind.is(j.t) {
@@ -126,24 +127,30 @@ func (r *rule) chosen(x *tallied) bool {
 // over reports whether the rule has struck as often as it may.
 func (r *rule) over() bool { return r.Times > 0 && r.struck >= uint64(r.Times) }
 
-// meet decides on the frame as a whole.
-func (j *judgement) meet(r *rule, t *tally) {
-	if !r.chosen(t.of(r)) {
-		return
-	}
-	s := &strike{rule: r, what: j.describe()}
+// meet decides on the frame as a whole, and tells whether it is struck.
+func (j *judgement) meet(r *rule, t *tally) bool {
+	return r.chosen(t.of(r)) && j.hit(r, &strike{rule: r, what: j.describe()})
+}
+
+// hit has the frame as a whole suffer a strike; false if it has not what a flip is for.
+func (j *judgement) hit(r *rule, s *strike) bool {
 	if r.Effect == Flip {
-		at := j.t.at
-		if r.kind.class == ofFrame {
-			at = 0
+		octet, mask, ok := 0, byte(0), false
+		switch r.kind.class {
+		case ofRoCE:
+			octet, mask, ok = r.placeRoCE(&j.t.roce)
+		case ofFrame:
+			octet, mask, ok = r.pick(0, len(j.frame), false, r.rng.IntN)
+		default:
+			octet, mask, ok = r.pick(j.t.at, len(j.frame)-j.t.at, false, r.rng.IntN)
 		}
-		octet, mask, ok := r.pick(at, len(j.frame)-at, false, r.rng.IntN)
 		if !ok {
-			return
+			return false
 		}
 		j.flip(octet, mask, r)
 	}
 	j.strike(s)
+	return true
 }
 
 // visit judges an item when the first octets of it come that tell what it is,

@@ -3,17 +3,26 @@ package fault
 import (
 	"fmt"
 	"net/netip"
+
+	"tapir/wire/ib"
 )
 
-// FindQP names the queue pair of a NIC that has the
-// TCP connection between two ends; 0 if none has. The error is why that cannot
-// be told.
-type FindQP func(nic string, ends [2]netip.AddrPort) (qpn uint32, err error)
+// Connection is what a packet tells of the connection that it belongs to.
+type Connection struct {
+	// Src and Dst are the ends of a TCP connection, in the direction of the packet. RoCE has
+	// addresses alone, with port 0.
+	Src, Dst netip.AddrPort
+	DestQP   uint32 // of RoCE: the queue pair at Dst; 0: TCP
+}
+
+// FindQP names the queue pair of a NIC that has a connection; 0 if none has. The error is why
+// that cannot be told.
+type FindQP func(nic string, c Connection) (qpn uint32, err error)
 
 // FindQPs makes rules for queue pairs possible. find is called for a connection
-// when its first FPDU passes, once for each NIC that such a rule is about: both
-// sides have bound their queue pairs by then. Before, or without it, no
-// connection is one of a queue pair.
+// when its first FPDU or, in each direction, its first RoCE packet passes, once for each NIC
+// that such a rule is about: both sides have bound their queue pairs by then. Before, or
+// without it, no connection is one of a queue pair. RoCE's datagrams have no connection.
 func (e *Engine) FindQPs(find FindQP) { e.find = find }
 
 // ownedQP is the queue pair that a connection has at a NIC; 0: none.
@@ -22,22 +31,43 @@ type ownedQP struct {
 	qpn uint32
 }
 
-// qp is the queue pair at nic of the connection in hand.
+// qp is the queue pair at a rule's NIC of the connection in hand.
 func (j *judgement) qp(r *rule) uint32 {
-	for _, q := range j.c.qps {
+	known := j.qps()
+	for _, q := range *known {
 		if q.nic == r.NIC {
 			return q.qpn
 		}
 	}
 	q := ownedQP{nic: r.NIC}
-	if j.e.find != nil {
+	if j.e.find != nil && !j.t.datagram() {
+		c := Connection{Src: j.t.src, Dst: j.t.dst}
+		if p := &j.t.roce; j.f != nil {
+			c = Connection{netip.AddrPortFrom(p.src, 0), netip.AddrPortFrom(p.dst, 0), p.DestQP}
+		}
 		var err error
-		if q.qpn, err = j.e.find(r.NIC, [2]netip.AddrPort{j.t.src, j.t.dst}); err != nil {
+		if q.qpn, err = j.e.find(r.NIC, c); err != nil {
 			j.e.unasked = err
 		}
 	}
-	j.c.qps = append(j.c.qps, q)
+	*known = append(*known, q)
 	return q.qpn
+}
+
+// qps are the queue pairs that are known of the connection in hand.
+func (j *judgement) qps() *[]ownedQP {
+	switch {
+	case j.f != nil:
+		return &j.f.qps
+	case j.c != nil:
+		return &j.c.qps
+	}
+	return new([]ownedQP)
+}
+
+// datagram reports whether the frame holds a datagram of RoCE.
+func (t *thing) datagram() bool {
+	return t.class == ofRoCE && t.roce.Opcode.Transport() == ib.TransportUD
 }
 
 // ofQP reports whether a rule is about the queue pair of the FPDU in hand.

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"errors"
-	"net/netip"
 	"strings"
 	"testing"
 
@@ -13,9 +12,9 @@ import (
 // asked once, with its first FPDU; things are counted from there.
 func TestQP(t *testing.T) {
 	var asked []string
-	find := func(nic string, ends [2]netip.AddrPort) (uint32, error) {
-		asked = append(asked, nic+" "+ends[0].String()+" "+ends[1].String())
-		if ends[0].Port() == 4001 || ends[1].Port() == 4001 {
+	find := func(nic string, c Connection) (uint32, error) {
+		asked = append(asked, nic+" "+c.Src.String()+" "+c.Dst.String())
+		if c.Src.Port() == 4001 || c.Dst.Port() == 4001 {
 			return 5, nil
 		}
 		return 4, nil
@@ -55,7 +54,7 @@ func TestQP(t *testing.T) {
 // A NIC that does not answer is told of by the rule that found nothing.
 func TestQPUnasked(t *testing.T) {
 	e := engine(t, 1, with(Drop, "fpdu", func(r *Rule) { r.NIC, r.QPN = "n", 5 }))
-	e.FindQPs(func(string, [2]netip.AddrPort) (uint32, error) { return 0, errors.New("n is asleep") })
+	e.FindQPs(func(string, Connection) (uint32, error) { return 0, errors.New("n is asleep") })
 	if v := newTalk(t, e, 4000).start().message(A, rdmap.Write, 1)[0]; v != nil {
 		t.Errorf("%+v", v)
 	}

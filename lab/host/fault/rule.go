@@ -51,6 +51,7 @@ const (
 	ofMessage              // an RDMAP message, one or more FPDUs
 	ofPTP                  // a PTP message
 	ofFabric               // an Omni-Path packet on Ethernet
+	ofRoCE                 // a RoCE packet with a right ICRC
 )
 
 // kind is what rules know of a What.
@@ -62,7 +63,7 @@ type kind struct {
 }
 
 // kinds are the things that rules strike.
-var kinds = []kind{
+var kinds = append([]kind{
 	{"frame", ofFrame, func(*thing) bool { return true }, "any Ethernet frame"},
 	{"arp", ofFrame, func(t *thing) bool { return t.arp }, "an ARP packet"},
 	{"tcp", ofTCP, func(*thing) bool { return true }, "any TCP segment"},
@@ -91,7 +92,7 @@ var kinds = []kind{
 	ptp("signaling", msg.Signaling), ptp("management", msg.Management),
 	{"16b", ofFabric, func(t *thing) bool { return t.bypass }, "an Omni-Path 16B packet"},
 	{"9b", ofFabric, func(t *thing) bool { return !t.bypass }, "an Omni-Path 9B packet"},
-}
+}, roceKinds()...)
 
 func message(w What, is func(rdmap.Opcode) bool, text string) kind {
 	return kind{w, ofMessage, func(t *thing) bool {
@@ -128,8 +129,9 @@ const LastSegment = -1
 
 // Rule says what happens to which of the things that pass a link. Things are
 // counted from 1, for each direction of the link and, if they are parts of TCP
-// connections, for each direction of each connection. What was sent before is
-// not counted again: a retransmission of an FPDU is the same FPDU.
+// connections, for each direction of each connection; those of RoCE for each direction between
+// two queue pairs. What was sent before is not counted again: a retransmission of an FPDU is the
+// same FPDU, and a packet of RoCE with a PSN that has passed is the same packet.
 type Rule struct {
 	Name   string
 	Effect Effect
@@ -148,8 +150,9 @@ type Rule struct {
 	Port        uint16 // of either end of the connection; 0: any
 	Segment     int    // of an RDMAP message: which of its DDP segments; 0: all (to flip and to reset: the first)
 	L4          int    // of a 16B packet: its L4 type; -1: any
-	// Transmissions is how many transmissions of the same octets of a stream are
-	// struck; 0: one.
+	Match       []Match
+	// Transmissions is how many transmissions of the same octets of a stream, or of the same
+	// RoCE packet, are struck; 0: one.
 	Transmissions int
 
 	By     time.Duration // of a delay
@@ -165,6 +168,9 @@ type Rule struct {
 	// Stale leaves the TCP or UDP checksum as it was, so that the receiver drops
 	// what was flipped; else it is mended and the layer above sees the flip.
 	Stale bool
+	// MendICRC makes the ICRC of a RoCE packet right again, so that its receiver
+	// takes what was flipped.
+	MendICRC bool
 
 	Optional bool // it need not strike
 }
@@ -199,12 +205,13 @@ func (r *Rule) Check() (key string, err error) {
 	}{
 		{ways > 1, "nth", "nth, every and probability exclude each other"},
 		{r.Connection > 0 && !inTCP, "connection", "is of things in TCP connections"},
-		{r.QPN > 0 && k.class != ofFPDU && k.class != ofMessage, "qp",
-			"is of FPDUs and messages: whose a connection is, is known from the first of them on"},
+		{r.QPN > 0 && k.class != ofFPDU && k.class != ofMessage && k.class != ofRoCE, "qp",
+			"is of FPDUs, messages and RoCE packets: whose a connection is, is known from the first of them on"},
 		{r.QPN > 0 && r.NIC == "", "qp", "say whose it is: {nic: NAME, qpn: NUMBER}, or from which NIC: from"},
 		{r.Port > 0 && !inTCP, "port", "is of things in TCP connections"},
 		{r.After > 0 && !inTCP, "after", "counts octets of TCP connections"},
-		{r.Transmissions > 0 && !inStream, "transmissions", "is of MPA frames, FPDUs and messages"},
+		{r.Transmissions > 0 && !inStream && k.class != ofRoCE, "transmissions",
+			"is of MPA frames, FPDUs, messages and RoCE packets"},
 		{r.Segment != 0 && k.class != ofMessage, "segment", "is of RDMAP messages"},
 		{r.L4 >= 0 && k.what != "16b", "l4", "is of 16b"},
 		{r.Effect == Reset && !inTCP, string(Reset), "only TCP connections can be reset"},
@@ -217,13 +224,17 @@ func (r *Rule) Check() (key string, err error) {
 		{r.Effect != Flip && !r.AnyOctet, "octet", "is of flip"},
 		{r.Effect != Flip && r.Bit >= 0, "bit", "is of flip"},
 		{r.Effect != Flip && r.Stale, "checksum", "is of flip"},
-		{r.Field != "" && fieldOf(k, r.Field) == nil, "field",
+		{r.MendICRC && k.class != ofRoCE, "icrc", "is of RoCE packets"},
+		{r.Field != "" && !slices.Contains(fieldNames(k), r.Field), "field",
 			fmt.Sprintf("%s has %s", k.text, strings.Join(fieldNames(k), ", "))},
 		{r.Bit >= r.bits(), "bit", fmt.Sprintf("there are bits 0 to %d", r.bits()-1)},
 	} {
 		if c.bad {
 			return c.key, fmt.Errorf("%s", c.why)
 		}
+	}
+	if err := r.checkMatch(k); err != nil {
+		return "match", err
 	}
 	return "", nil
 }

@@ -11,6 +11,7 @@ import (
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
 	"tapir/wire/headers"
+	"tapir/wire/ib"
 	"tapir/wire/ip"
 	"tapir/wire/nsh"
 	"tapir/wire/tcp"
@@ -40,6 +41,7 @@ type thing struct {
 	fabL4  int
 
 	item *item // of a stream
+	roce packet
 }
 
 const (
@@ -68,6 +70,8 @@ func look(b []byte) (t thing) {
 		t.lookPTP(b, n)
 	case ether.TypeIPv4, ether.TypeIPv6:
 		t.lookIP(b, n)
+	case ib.EtherType:
+		t.lookRoCEv1(b, n)
 	}
 	if t.class == ofFrame && !t.arp {
 		t.lookFabric(b, &h)
@@ -85,10 +89,16 @@ func (t *thing) lookIP(b []byte, n int) {
 	case ip.ProtoTCP:
 		t.lookTCP(&h, payload, l4)
 	case ip.ProtoUDP:
-		if _, _, err := udp.Parse(payload); err == nil {
-			t.l4, t.sum = l4, l4+udpSumAt
-			t.lookPTP(b, l4+udp.HeaderLen)
+		u, rest, err := udp.Parse(payload)
+		if err != nil {
+			return
 		}
+		t.l4, t.sum = l4, l4+udpSumAt
+		if u.Dst == ib.UDPPort {
+			t.lookRoCE(b, n, l4, &h, rest)
+			return
+		}
+		t.lookPTP(b, l4+udp.HeaderLen)
 	}
 }
 

@@ -36,6 +36,8 @@ type Bitflip struct {
 	// L4 and Sum are where the octets begin that the checksum at Sum covers,
 	// which has to be mended; 0: none.
 	L4, Sum int
+	// icrc is the packet whose ICRC has to be mended, too; nil: it stays.
+	icrc *packet
 }
 
 // Injection is a frame that enters the link as if it came from end From.
@@ -79,13 +81,21 @@ func (v *Verdict) Apply(b []byte) {
 }
 
 func (f *Bitflip) apply(b []byte) {
-	old := uint16(b[f.Octet])
-	b[f.Octet] ^= f.Mask
-	if f.Sum == 0 || f.Octet < f.L4 || f.Octet == f.Sum || f.Octet == f.Sum+1 || f.Sum+2 > len(b) {
+	f.xor(b, f.Octet, f.Mask)
+	if f.icrc != nil {
+		f.mendICRC(b)
+	}
+}
+
+// xor changes an octet, and the checksum that covers it.
+func (f *Bitflip) xor(b []byte, octet int, mask byte) {
+	old := uint16(b[octet])
+	b[octet] ^= mask
+	if f.Sum == 0 || octet < f.L4 || octet == f.Sum || octet == f.Sum+1 || f.Sum+2 > len(b) {
 		return
 	}
-	shift := 8 * (1 - (f.Octet-f.L4)&1)
-	was, is := old<<shift, uint16(b[f.Octet])<<shift
+	shift := 8 * (1 - (octet-f.L4)&1)
+	was, is := old<<shift, uint16(b[octet])<<shift
 	sum := binary.BigEndian.Uint16(b[f.Sum:])
 	if sum == 0 && f.Sum-f.L4 == udpSumAt {
 		return // no checksum
@@ -129,6 +139,10 @@ func (j *judgement) flip(octet int, mask byte, r *rule) {
 	f := Bitflip{Octet: octet, Mask: mask, L4: j.t.l4, Sum: j.t.sum}
 	if r.Stale {
 		f.L4, f.Sum = 0, 0
+	}
+	if r.MendICRC {
+		p := j.t.roce
+		f.icrc = &p
 	}
 	j.v.Flips = append(j.v.Flips, f)
 }
@@ -220,6 +234,8 @@ func (j *judgement) describe() string {
 		s = fmt.Sprintf("TCP segment %v with %d octets", t.tcp.Flags, len(t.payload))
 	case t.class == ofTCP:
 		s = fmt.Sprintf("TCP segment %v", t.tcp.Flags)
+	case t.class == ofRoCE:
+		s = fmt.Sprintf("%v PSN %d to QP %d", t.roce.Opcode, t.roce.PSN, t.roce.DestQP)
 	case t.class == ofPTP:
 		s = t.ptp.String()
 	case t.class == ofFabric && t.bypass:
@@ -234,10 +250,10 @@ func (j *judgement) describe() string {
 	s += " from " + j.e.names[j.from]
 	if j.c != nil {
 		s += fmt.Sprintf(", connection %d", j.c.number)
-		for _, q := range j.c.qps {
-			if q.qpn > 0 {
-				s += fmt.Sprintf(", QP %d of %s", q.qpn, q.nic)
-			}
+	}
+	for _, q := range *j.qps() {
+		if q.qpn > 0 {
+			s += fmt.Sprintf(", QP %d of %s", q.qpn, q.nic)
 		}
 	}
 	return s

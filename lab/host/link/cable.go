@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	rules "tapir/lab/host/fault"
@@ -14,7 +15,8 @@ import (
 )
 
 // CableConfig describes a Cable. A and B are its ends, both with offloads or
-// both without.
+// both without. An end that makes writers wait when it is full has the sender at the other
+// end wait.
 type CableConfig struct {
 	A, B tap.Queue // taken
 	// ToB is what happens to frames from A, ToA to those from B.
@@ -35,6 +37,7 @@ type CableConfig struct {
 // Cable joins two queues, on a thread of its own.
 type Cable struct {
 	bad    *Impaired
+	ends   [2]tap.Queue
 	loop   *loop.Loop
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -50,7 +53,7 @@ func NewCable(cfg CableConfig) (*Cable, error) {
 		return nil, err
 	}
 	bad.tracer, bad.rules, bad.struck = cfg.Tracer, cfg.Rules, cfg.Struck
-	c := &Cable{bad: bad, done: make(chan struct{})}
+	c := &Cable{bad: bad, ends: [2]tap.Queue{cfg.A, cfg.B}, done: make(chan struct{})}
 	if c.loop, err = loop.New(loop.Config{}); err != nil {
 		bad.Close()
 		cfg.B.Close()
@@ -69,6 +72,17 @@ func NewCable(cfg CableConfig) (*Cable, error) {
 		c.err = c.loop.Run(ctx)
 	}()
 	return c, nil
+}
+
+// SetCarrier pulls the cable out of end 0, which is A, or 1, or plugs it in again, so that who is
+// there notices. Some ends have no way to tell: that is no error.
+func (c *Cable) SetCarrier(end int, on bool) error {
+	q, ok := c.ends[end].(tap.Carrier)
+	if !ok {
+		return nil
+	}
+	var err error
+	return errors.Join(c.loop.DoWait(func(frame.Time) { err = q.SetCarrier(on) }), err)
 }
 
 // Set changes what happens to frames from now on.
@@ -141,16 +155,16 @@ func (s *splice) Receive(p frame.Port, frames []*frame.Frame, _ frame.Time) {
 // Dispatch has nothing to do.
 func (s *splice) Dispatch(frame.Time) bool { return false }
 
-// Poll sends what was received. A port without room loses what it does not
-// take, and counts it.
+// Poll sends what was received. While a port has no room nothing is read at the other end.
 func (s *splice) Poll(frame.Time) frame.Time {
 	for i := range s.ends {
 		e := &s.ends[i]
-		for k, f := range e.out {
-			e.port.Transmit(f)
-			e.out[k] = nil
+		sent := 0
+		for ; sent < len(e.out) && e.port.Room() > 0; sent++ {
+			e.port.Transmit(e.out[sent])
 		}
-		e.out = e.out[:0]
+		e.out = slices.Delete(e.out, 0, sent)
+		s.ends[1-i].port.Hold(len(e.out) > 0)
 	}
 	return frame.Never
 }

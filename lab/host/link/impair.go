@@ -26,7 +26,10 @@ const cableFrames = 8192
 // together. One seed gives one sequence of decisions for each direction.
 type Impaired struct {
 	inner   tap.Queue
-	epoll   int // readable when inner is, or a frame in the cable is due
+	holder  tap.Buffered // inner, if it is one; nil: it is not
+	sleeper tap.Sleeper  // inner, if it is one; nil: it is not
+	stuck   *frame.Frame // on its way to inner, which is full
+	epoll   int          // readable when inner is, or a frame in the cable is due
 	timer   int
 	armed   time.Duration // when the timer fires; 0: not set
 	start   time.Time
@@ -44,6 +47,8 @@ type Impaired struct {
 // frames that Read returns, out to those of Write.
 func Impair(q tap.Queue, in, out Impairment, seed uint64) (*Impaired, error) {
 	c := &Impaired{inner: q, start: time.Now(), epoll: -1, timer: -1, system: timeOfDay}
+	c.holder, _ = q.(tap.Buffered)
+	c.sleeper, _ = q.(tap.Sleeper)
 	c.in, c.out = newLane(in, seed, 0), newLane(out, seed, 1)
 	c.bounce = frame.New(make([]byte, frame.DefaultHeadroom+mostRoom), nil)
 	var err error
@@ -132,9 +137,31 @@ func (c *Impaired) fill(now time.Duration) error {
 	return nil
 }
 
-// Write sends f, borrowed, into the cable.
+// Buffered implements tap.Buffered.
+func (c *Impaired) Buffered() bool {
+	return c.holder != nil && c.holder.Buffered() || c.in.ready(c.now())
+}
+
+// Ready implements tap.Sleeper.
+func (c *Impaired) Ready(sleep, write bool) bool {
+	switch {
+	case c.in.ready(c.now()):
+		return true
+	case c.sleeper == nil:
+		return write && c.stuck == nil
+	}
+	return c.sleeper.Ready(sleep, c.stuck != nil)
+}
+
+// Write sends f, borrowed, into the cable, unless the queue behind it is full.
 func (c *Impaired) Write(f *frame.Frame) error {
 	now := c.now()
+	if err := c.drain(now); err != nil {
+		return err
+	}
+	if c.stuck != nil {
+		return tap.ErrAgain
+	}
 	if err := c.enter(&c.out, f, now); err != nil {
 		return err
 	}
@@ -146,7 +173,7 @@ func (c *Impaired) Write(f *frame.Frame) error {
 // enter puts f into the lane l.
 func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 	var err error
-	tcp := isTCP(f.Bytes())
+	transport := isTransport(f.Bytes())
 	switch why := l.refuses(now); {
 	case f.Len() > mostRoom:
 		err = tap.ErrRefused
@@ -154,14 +181,14 @@ func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 		l.count.Frames++
 		l.count.Refused++
 		c.show(l, f.Bytes(), f.Offload, why, "")
-	case !tcp && !l.All && c.rules == nil:
+	case !transport && !l.All && c.rules == nil:
 		l.count.Frames++
 		c.undisturbed(l, l.copyOf(f.Bytes(), f.Offload), 1, now)
 	case f.GSO != frame.GSONone:
 		err = c.enterSuper(l, f, now)
 	default:
 		l.count.Frames++
-		err = c.enterSegment(l, f, tcp, now)
+		err = c.enterSegment(l, f, transport, now)
 	}
 	if err != nil {
 		return tap.ErrRefused
@@ -176,7 +203,7 @@ func (c *Impaired) undisturbed(l *lane, f *frame.Frame, segs int, now time.Durat
 }
 
 // judge decides on the true frame b.
-func (c *Impaired) judge(l *lane, b []byte, tcp bool, now time.Duration) (x fate) {
+func (c *Impaired) judge(l *lane, b []byte, transport bool, now time.Duration) (x fate) {
 	if c.rules != nil {
 		from := rules.A
 		if l == &c.out {
@@ -184,8 +211,8 @@ func (c *Impaired) judge(l *lane, b []byte, tcp bool, now time.Duration) (x fate
 		}
 		x.rules = c.rules.Judge(from, b, frame.Time(now))
 	}
-	if x.drop() == frame.DropNone && (tcp || l.All) {
-		x.fault = l.strike(len(b), tcp)
+	if x.drop() == frame.DropNone && (transport || l.All) {
+		x.fault = l.strike(len(b), transport)
 	}
 	return x
 }
@@ -253,8 +280,8 @@ func (c *Impaired) trace(r *frame.Record) {
 
 // enterSegment puts a single frame into l. Its checksum is completed only if
 // something happens to it.
-func (c *Impaired) enterSegment(l *lane, f *frame.Frame, tcp bool, now time.Duration) error {
-	if x := c.judge(l, f.Bytes(), tcp, now); x != (fate{}) {
+func (c *Impaired) enterSegment(l *lane, f *frame.Frame, transport bool, now time.Duration) error {
+	if x := c.judge(l, f.Bytes(), transport, now); x != (fate{}) {
 		return c.split.Split(frame.Offload{NeedsCsum: f.NeedsCsum, CsumStart: f.CsumStart, CsumOffset: f.CsumOffset},
 			f.Bytes(), func(seg []byte) { c.disturbed(l, x, l.copyOf(seg, frame.Offload{}), now) })
 	}
@@ -323,18 +350,42 @@ func (c *Impaired) judgePart(l *lane, i int, now time.Duration) (x fate, f *fram
 	return x, f
 }
 
-// drain writes what has come out of the outbound lane. A frame that the queue
-// does not take at once is lost, as on a cable.
+// drain writes what has come out of the outbound lane, until the queue is full.
 func (c *Impaired) drain(now time.Duration) error {
-	for f := c.out.due(now); f != nil; f = c.out.due(now) {
-		c.arrives(&c.out, f)
+	for {
+		f := c.stuck
+		if f == nil {
+			if f = c.out.due(now); f == nil {
+				return nil
+			}
+			c.arrives(&c.out, f)
+		}
 		err := c.inner.Write(f)
+		if (err == tap.ErrAgain) != (c.stuck != nil) {
+			c.wantRoom(err == tap.ErrAgain)
+		}
+		if c.stuck = f; err == tap.ErrAgain {
+			return nil
+		}
+		c.stuck = nil
 		c.out.free(f)
-		if err != nil && err != tap.ErrAgain && err != tap.ErrRefused {
+		if err != nil && err != tap.ErrRefused {
 			return err
 		}
 	}
-	return nil
+}
+
+// wantRoom has the descriptor poll readable when the queue has room again, too, or no more. One
+// that tells by itself is asked.
+func (c *Impaired) wantRoom(yes bool) {
+	if c.sleeper != nil {
+		return
+	}
+	e := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.inner.Fd())}
+	if yes {
+		e.Events |= unix.EPOLLOUT
+	}
+	_ = unix.EpollCtl(c.epoll, unix.EPOLL_CTL_MOD, c.inner.Fd(), &e) // it is watched, and the arguments are good
 }
 
 func (c *Impaired) now() time.Duration { return time.Since(c.start) }
@@ -343,7 +394,10 @@ func timeOfDay() frame.Stamp { return frame.Stamp(time.Now().UnixNano()) }
 
 // arm sets the timer to the next frame that gets due, or stops it.
 func (c *Impaired) arm(now time.Duration) {
-	next := min(c.in.next(), c.out.next())
+	next := c.in.next()
+	if c.stuck == nil {
+		next = min(next, c.out.next())
+	}
 	var spec unix.ItimerSpec // the zero value stops it and clears what has fired
 	switch {
 	case next == never && c.armed == 0, c.armed > now && c.armed <= next:

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +12,9 @@ import (
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 	"tapir/wire/headers"
+	"tapir/wire/ib"
 	"tapir/wire/ip"
+	"tapir/wire/udp"
 )
 
 // FaultCount counts true frames: all that came; the segments whose fate was
@@ -124,13 +127,13 @@ func (x fate) String() string {
 }
 
 // strike decides what happens to one segment in a frame of n octets.
-func (l *lane) strike(n int, tcp bool) (x fault) {
+func (l *lane) strike(n int, transport bool) (x fault) {
 	l.count.Segments++
 	if x.lost = l.chance(l.Loss); x.lost {
 		l.count.Lost++
 		return x
 	}
-	if tcp && l.chance(l.Corrupt) {
+	if transport && l.chance(l.Corrupt) {
 		l.count.Corrupted++
 		x.octet, x.flip = ethernet+l.rng.IntN(n-ethernet), 1<<l.rng.IntN(8)
 	}
@@ -338,10 +341,17 @@ func (l *lane) free(f *frame.Frame) {
 
 const ethernet = 14
 
-// isTCP tells whether an Ethernet frame holds a TCP segment.
-func isTCP(b []byte) bool {
+// isTransport tells whether an Ethernet frame holds a TCP segment or a RoCE packet: what a
+// transport with checksums of its own carries, and sends again.
+func isTransport(b []byte) bool {
 	var v headers.View
-	v.Parse(b)
+	if !v.Parse(b) {
+		return false
+	}
+	if v.Type == ib.EtherType {
+		return true
+	}
 	v.ParseNetwork()
-	return v.Proto == ip.ProtoTCP
+	return v.Proto == ip.ProtoTCP || v.Proto == ip.ProtoUDP && len(b) >= v.L4+udp.HeaderLen &&
+		binary.BigEndian.Uint16(b[v.L4+2:]) == ib.UDPPort
 }

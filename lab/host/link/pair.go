@@ -50,24 +50,20 @@ func (p *Pair) build(mtu int, vnet bool) (err error) {
 		a.AddPort(pairVeth, pairBridge, mtu), b.AddPort(pairVeth, pairBridge, mtu)); err != nil {
 		return err
 	}
-	return p.awaitVeth()
+	return errors.Join(a.Net.AwaitLive(pairVeth), b.Net.AwaitLive(pairVeth))
 }
 
-// vethWithin is longer than the kernel ever holds a carrier back.
-const vethWithin = 3 * time.Second
+// liveWithin is longer than the kernel ever holds a carrier back.
+const liveWithin = 3 * time.Second
 
-// awaitVeth waits until frames can cross from one bridge to the other.
-func (p *Pair) awaitVeth() error {
-	for deadline := time.Now().Add(vethWithin); ; time.Sleep(time.Millisecond) {
-		a, errA := p.A.Net.Get(pairVeth)
-		b, errB := p.B.Net.Get(pairVeth)
-		switch err := errors.Join(errA, errB); {
-		case err != nil:
+// AwaitLive waits until an interface carries frames.
+func (n *Net) AwaitLive(name string) error {
+	for deadline := time.Now().Add(liveWithin); ; time.Sleep(time.Millisecond) {
+		switch info, err := n.Get(name); {
+		case err != nil || info.Live:
 			return err
-		case a.Live && b.Live:
-			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("%s has no carrier after %v", pairVeth, vethWithin)
+			return fmt.Errorf("%s has no carrier after %v", name, liveWithin)
 		}
 	}
 }

@@ -93,16 +93,6 @@ func (n *Net) OpenTAP(cfg tap.Config) (t *tap.TAP, err error) {
 	return t, err
 }
 
-// SetCarrier tells the kernel's side of a TAP that its cable is plugged in, or
-// that it is not.
-func SetCarrier(t *tap.TAP, on bool) error {
-	plugged := 0
-	if on {
-		plugged = 1
-	}
-	return wrap("set the carrier of", t.Name(), unix.IoctlSetPointerInt(t.Fd(), unix.TUNSETCARRIER, plugged))
-}
-
 // AddQueue opens one more queue of a TAP in the namespace.
 func (n *Net) AddQueue(t *tap.TAP) (q *tap.TAP, err error) {
 	err = n.ns.Do(func() error {
@@ -127,7 +117,8 @@ func (n *Net) EphemeralPorts() (low, high uint16, err error) {
 }
 
 // Watch calls change, from a goroutine of its own, with whether the link is
-// alive (brought up, with a carrier), and again each time that changes. The link
+// alive (brought up, with a carrier), and again each time that changes, and when the
+// link is removed. The link
 // may be renamed: renamed, unless nil, is told. stop ends the watch and waits for
 // its goroutine.
 func (n *Net) Watch(name string, change func(live bool), renamed func(name string)) (stop func(), err error) {
@@ -167,7 +158,9 @@ func (n *Net) Watch(name string, change func(live bool), renamed func(name strin
 	f.change = func(u netlink.LinkUpdate) {
 		if u.Attrs().Index == d.Index {
 			call(u.Attrs().Name)
-			is(live(u.Link) && u.Header.Type != unix.RTM_DELLINK)
+			gone := u.Header.Type == unix.RTM_DELLINK
+			was = was || gone
+			is(live(u.Link) && !gone)
 		}
 	}
 	stop, err = f.follow(n)

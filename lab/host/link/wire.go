@@ -80,6 +80,13 @@ func (e *WireEnd) Dropped() uint64 {
 	return e.dropped
 }
 
+// Waiting counts the frames that wait to be read at this end.
+func (e *WireEnd) Waiting() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.n
+}
+
 // Read fills f with the oldest frame that waits, or returns tap.ErrAgain.
 func (e *WireEnd) Read(f *frame.Frame) error {
 	e.mu.Lock()

@@ -14,7 +14,7 @@ import (
 )
 
 // userEnv marks a process that Reexec started, so that it does not go
-// further down.
+// further down. It has the user's number outside.
 const userEnv = "TAPIR_USER_NAMESPACE"
 
 // Privileged tells whether this process may make network namespaces and the
@@ -37,6 +37,14 @@ func Privileged() bool {
 // Reexeced tells whether this process is one that Reexec started.
 func Reexeced() bool { return os.Getenv(userEnv) != "" }
 
+// UID is the user's number, that outside of the user namespace if Reexec made one.
+func UID() int {
+	if outside, err := strconv.Atoi(os.Getenv(userEnv)); err == nil {
+		return outside
+	}
+	return os.Getuid()
+}
+
 // Reexec runs this program with args again as root of a new user namespace
 // and network namespace, with this process's standard streams, and returns
 // when it has ended. That is how an ordinary user gets the rights to make
@@ -48,7 +56,7 @@ func Reexec(ctx context.Context, args ...string) error {
 	}
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(os.Environ(), userEnv+"=1")
+	cmd.Env = append(os.Environ(), userEnv+"="+strconv.Itoa(os.Getuid()))
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,

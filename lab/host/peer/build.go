@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/lab/host/netns"
 )
 
 // Image is a guest ready to be started. Its files stay as they are when a build
@@ -37,8 +39,8 @@ type stage struct {
 var stages = []stage{
 	{"kernel", nil},
 	{"userland", []string{"packages"}},
-	{"programs", []string{"agent.c", "siwt.c", "wireapp.c"}},
-	{"image", []string{"init", "siw-load"}},
+	{"programs", []string{"agent.c", "verify.c", "wireapp.c"}},
+	{"image", []string{"init", "siw-load", "rxe-load"}},
 }
 
 // needs are the programs that building and running a guest takes, with the
@@ -88,7 +90,7 @@ func CacheDir() string {
 	if d := os.Getenv("XDG_CACHE_HOME"); filepath.IsAbs(d) {
 		return filepath.Join(d, "tapir-peer")
 	}
-	if uid := os.Getuid(); uid != 0 {
+	if uid := netns.UID(); uid != 0 {
 		return fmt.Sprintf("/var/tmp/tapir-peer-%d", uid)
 	}
 	return "/var/tmp/tapir-peer"
@@ -225,13 +227,15 @@ func (s stage) script(ctx context.Context, dir, in, out string) error {
 		return err
 	}
 	if text, e := exec.CommandContext(ctx, "apt-get", "-q", "update").CombinedOutput(); e != nil {
-		return fmt.Errorf("%w; apt-get update: %s", err, lastLines(text))
+		return fmt.Errorf("%w; apt-get update: %s; run tapir peer build where apt reaches a Debian mirror", err,
+			lastLines(text))
 	}
 	if err := errors.Join(os.RemoveAll(out), os.Mkdir(out, 0o755)); err != nil {
 		return err
 	}
 	if err := s.run(ctx, dir, in, out); err != nil {
-		return fmt.Errorf("%w; does apt reach a Debian mirror? Only the first build needs one", err)
+		return fmt.Errorf("%w; does apt reach a Debian mirror? Only the first build needs one: "+
+			"run tapir peer build where there is one", err)
 	}
 	return nil
 }

@@ -8,8 +8,8 @@
 // it, or when its time is up, whichever comes first.
 //
 // Inside are librdmacm's programs (rping, ucmatose, rstream, ...), perftest,
-// iperf3, the rdma, ip, tc, ss and ethtool tools, busybox, and siwt, which package
-// siwt documents. siw-load changes the driver's parameters at run time.
+// iperf3, the rdma, ip, tc, ss and ethtool tools, busybox, and verify, which package
+// verify documents. siw-load changes the driver's parameters at run time.
 package peer
 
 import "embed"

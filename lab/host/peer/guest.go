@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 const (
 	DefaultLife   = 15 * time.Minute
 	defaultMemory = 512 // MiB
+	standardMTU   = 1500
 
 	channels  = 4               // commands that run at a time
 	bootsIn   = 8 * time.Minute // on a machine without KVM that has other work too; one that dies is noticed at once
@@ -38,8 +40,11 @@ const (
 
 // Config describes a guest.
 type Config struct {
-	Name   string         // default "peer"
-	Bridge string         // that the guest's TAP joins
+	Name   string // default "peer"
+	Bridge string // that the guest's TAP joins
+	// Stream is the path of a Unix socket in place of a bridge: the other end is a NIC on
+	// the wire stream:PATH, and the guest needs neither a TAP nor a right.
+	Stream string
 	More   []string       // bridges of further interfaces eth1, eth2, ..., which have no address and are down
 	IP     []netip.Prefix // of the guest, IPv4 and IPv6
 	MTU    int            // octets of IP; 0: that of the bridge
@@ -74,8 +79,10 @@ func (c Config) withDefaults() Config {
 
 func (c *Config) validate() error {
 	switch {
-	case c.Bridge == "":
-		return errors.New("guest: the bridge to join is missing")
+	case (c.Bridge == "") == (c.Stream == ""):
+		return errors.New("guest: the bridge to join, or the path of a stream wire, is missing")
+	case c.Stream != "" && strings.ContainsAny(c.Stream, ",\n"):
+		return fmt.Errorf("guest: path %q: QEMU takes none with a comma", c.Stream)
 	case len(c.IP) == 0:
 		return errors.New("guest: an address is missing")
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):
@@ -146,7 +153,10 @@ func (g *Guest) boot(ctx context.Context) error {
 			w.Close()
 		}
 	}()
-	for _, bridge := range append([]string{g.cfg.Bridge}, g.cfg.More...) {
+	if g.cfg.Stream != "" {
+		g.cfg.MTU = cmp.Or(g.cfg.MTU, standardMTU)
+	}
+	for _, bridge := range g.bridges() {
 		wire, err := g.wire(bridge)
 		if err != nil {
 			return err
@@ -180,6 +190,14 @@ func (g *Guest) boot(ctx context.Context) error {
 		return fmt.Errorf("no siw device: %s", oneLine(said.String()))
 	}
 	return nil
+}
+
+// bridges are those that have a TAP of the guest.
+func (g *Guest) bridges() []string {
+	if g.cfg.Stream != "" {
+		return nil
+	}
+	return append([]string{g.cfg.Bridge}, g.cfg.More...)
 }
 
 // wire makes a TAP of the guest a port of the bridge and returns its descriptor:
@@ -276,8 +294,12 @@ func (g *Guest) arguments() []string {
 		"-device", "virtio-serial-pci",
 		"-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random",
 	}
-	for i := range 1 + len(g.cfg.More) {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+imageFiles+i),
+	for i := range max(1, len(g.bridges())) {
+		wire := fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+imageFiles+i)
+		if g.cfg.Stream != "" {
+			wire = fmt.Sprintf("stream,id=wire%d,server=on,addr.type=unix,addr.path=%s", i, g.cfg.Stream)
+		}
+		args = append(args, "-netdev", wire,
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=wire%d,mac=%v,romfile=", i, g.mac(i))+off)
 	}
 	var ports []string
@@ -338,6 +360,22 @@ func (g *Guest) LoadSiw(ctx context.Context, parameters ...string) error {
 	g.cfg.Siw = parameters
 	return nil
 }
+
+// LoadRXE replaces siw by rxe, the kernel's software RoCEv2, as device rxe0. LoadSiw
+// with other parameters brings siw back.
+func (g *Guest) LoadRXE(ctx context.Context) error {
+	if slices.Equal(g.cfg.Siw, []string{rxe}) {
+		return nil
+	}
+	if err := g.must(ctx, "rxe-load"); err != nil {
+		return err
+	}
+	g.cfg.Siw = []string{rxe}
+	return nil
+}
+
+// rxe stands in Config.Siw for no siw at all.
+const rxe = "(rxe)"
 
 // SetMTU changes the MTU of the guest's interface if it is another one; the
 // bridge stays the caller's. Below 1280 octets the kernel takes IPv6 addresses

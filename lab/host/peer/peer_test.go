@@ -154,3 +154,12 @@ func TestKeysDependOnEarlierStages(t *testing.T) {
 		}
 	}
 }
+
+// In a user namespace of its own, a process still finds what its user has built.
+func TestCacheOfUser(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("TAPIR_USER_NAMESPACE", "1234")
+	if d := CacheDir(); d != "/var/tmp/tapir-peer-1234" {
+		t.Error(d)
+	}
+}

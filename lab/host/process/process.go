@@ -64,7 +64,14 @@ func Start(ctx context.Context, ns *netns.NS, o Options) (*Process, error) {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 	p.cmd.WaitDelay = gentle
-	if err := ns.Start(p.cmd); err != nil {
+	nothing, err := ended()
+	if err != nil {
+		return nil, err
+	}
+	p.cmd.Stdin = nothing
+	err = ns.Start(p.cmd)
+	nothing.Close()
+	if err != nil {
 		return nil, err
 	}
 	go func() {
@@ -72,6 +79,15 @@ func Start(ctx context.Context, ns *netns.NS, o Options) (*Process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// ended is an input that has ended. Unlike /dev/null, it is there in an empty container.
+func ended() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err == nil {
+		err = w.Close()
+	}
+	return r, err
 }
 
 // PID is the process's number.

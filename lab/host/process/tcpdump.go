@@ -31,8 +31,12 @@ func Tcpdump(ctx context.Context, ns *netns.NS, link, file string, more ...strin
 }
 
 // dumpWithin bounds how long tcpdump may take to read what the kernel holds
-// for it; the kernel hands a block over after a second at the latest.
-const dumpWithin = time.Minute
+// for it; the kernel hands a block over after a second at the latest, so that
+// a tcpdump whose figures stand still for dumpStands has read all of them.
+const (
+	dumpWithin = time.Minute
+	dumpStands = 3 * time.Second
+)
 
 var (
 	progress = regexp.MustCompile(`tcpdump: (\d+) packets? captured, (\d+) packets? received by filter`)
@@ -41,18 +45,30 @@ var (
 
 // Stop ends the capture once every frame that the filter let through is in the
 // file: at SIGUSR1 tcpdump prints how far it is, at its end it would drop the
-// rest. Frames that it has lost are an error.
+// rest. A frame that came before the filter was in place counts as received,
+// and is never captured. Frames that it has lost are an error.
 func (d Dump) Stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpWithin)
 	defer cancel()
 	defer d.Process.Stop()
+	var reports int
+	var figures string
+	var since time.Time
 	err := Until(ctx, func() (bool, error) {
 		if d.HasEnded() {
 			return false, fmt.Errorf("has ended: %w: %s", d.Err(), d.Tail())
 		}
 		syscall.Kill(d.PID(), syscall.SIGUSR1)
 		all := progress.FindAllStringSubmatch(d.Said(), -1)
-		return len(all) > 0 && all[len(all)-1][1] == all[len(all)-1][2], nil
+		if len(all) == reports {
+			return false, nil
+		}
+		reports = len(all)
+		last := all[reports-1]
+		if last[0] != figures {
+			figures, since = last[0], time.Now()
+		}
+		return last[1] == last[2] || time.Since(since) >= dumpStands, nil
 	})
 	if err != nil {
 		return fmt.Errorf("does not keep up: %w: %s", err, d.Tail())

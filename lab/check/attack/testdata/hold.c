@@ -1,6 +1,6 @@
 // A program whose memory faults and is never there: hold uffd|FILE ADDRESS
 // [race [PID FD]]. It
-// connects to the siwt server at ADDRESS, registers memory, puts memory in its
+// connects to the verify server at ADDRESS, registers memory, puts memory in its
 // place whose pages userfaultfd or the file system FILE is on withholds, and has
 // the NIC read commands, read the source of an RDMA Write, and place the data of
 // an RDMA Read there, until it is killed. In a race it meanwhile changes the

@@ -27,6 +27,7 @@ type Result struct {
 	Memory   int64         `json:"memory,omitempty"`     // octets of one idle object
 	Lost     int64         `json:"lost,omitempty"`       // packets that a capture could not keep
 	Held     int64         `json:"held,omitempty"`       // octets that had to be held aside
+	Fairness float64       `json:"fairness,omitempty"`   // Jain's index of what queue pairs got
 }
 
 // Print reports r to the parent.

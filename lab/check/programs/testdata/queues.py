@@ -1,5 +1,7 @@
 """What a program can write into its queues, through the stock librxe: two
 queue pairs of one program, connected over one NIC. queues.py ADDRESS PORT"""
+import ctypes
+import mmap
 import struct
 import sys
 import time
@@ -17,6 +19,7 @@ OPS = (e.IBV_QP_EX_WITH_SEND | e.IBV_QP_EX_WITH_SEND_WITH_INV | e.IBV_QP_EX_WITH
        e.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | e.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |
        e.IBV_QP_EX_WITH_LOCAL_INV | e.IBV_QP_EX_WITH_BIND_MW)
 SIGNALED = e.IBV_SEND_SIGNALED
+MAP_NORESERVE = 0x4000  # of linux/mman.h; Python 3.11 has no name for it
 
 
 class End:
@@ -161,6 +164,25 @@ def rings(c, s):
         c.done(e.IBV_WC_RDMA_WRITE, wr_id=7)
 
 
+def regions(c, s):
+    """1, 2 and 5 GiB, sparse: what is written at the end of one is at the end of the other."""
+    rights = e.IBV_ACCESS_LOCAL_WRITE | e.IBV_ACCESS_REMOTE_WRITE | e.IBV_ACCESS_REMOTE_READ
+    n = 4096
+    for size in 1 << 30, 2 << 30, 5 << 30:
+        maps = [mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE) for _ in range(2)]
+        at = [ctypes.addressof(ctypes.c_char.from_buffer(m)) for m in maps]
+        source, sink = MR(c.pd, size, rights, address=at[0]), MR(s.pd, size, rights, address=at[1])
+        for off in 0, (1 << 30) - n, size - n:
+            maps[0][off:off + n] = want = struct.pack('=Q', off + size) * (n // 8)
+            c.post(('wr_rdma_write', sink.rkey, at[1] + off), ('wr_set_sge', SGE(at[0] + off, n, source.lkey)), wr_id=off)
+            c.done(e.IBV_WC_RDMA_WRITE, wr_id=off)
+            c.post(('wr_rdma_read', sink.rkey, at[1] + off), ('wr_set_sge', c.sge(0, n)))  # when the write is there
+            c.done(e.IBV_WC_RDMA_READ)
+            assert maps[1][off:off + n] == want, off
+        source.close()
+        sink.close()
+
+
 def errors(c, s):
     s.recv(500)
     c.post(('wr_rdma_read', s.mr.rkey ^ 0x100, s.mr.buf), ('wr_set_sge', c.sge(0, 10)), wr_id=1)
@@ -176,6 +198,6 @@ def errors(c, s):
 
 
 c, s, ids = connect(sys.argv[1], sys.argv[2])
-for part in data, windows, rings, errors:
+for part in data, windows, rings, regions, errors:
     part(c, s)
     print(part.__name__, 'ok', flush=True)

@@ -26,6 +26,7 @@ class Lines(unittest.TestResult):
 
     def addSkip(self, test, reason):
         self.outcome(test, 'skipped')
+        print('  ', reason, flush=True)
 
     def addError(self, test, err):
         self.outcome(test, 'error')

@@ -1,7 +1,7 @@
-// Command matrix runs the NIC's iWARP against Linux siw in a guest, every
-// cell of package siw, and writes the results into a document:
+// Command matrix runs the NIC's iWARP against Linux siw in a guest, or its RoCE
+// against rxe, every cell of package siw, and writes the results into a document:
 //
-//	matrix [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
+//	matrix [-roce] [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
 //
 // The exit code is 1 if a cell fails.
 package main
@@ -26,16 +26,18 @@ func main() {
 	out := flag.String("o", "", "document whose generated part to replace")
 	only := flag.String("only", "", "run only the cells whose name contains this")
 	keep := flag.String("keep", "", "directory for the captures of cells that fail")
+	roce := flag.Bool("roce", false, "RoCE against rxe instead of iWARP against siw")
 	repeat := flag.Int("repeat", 1, "run each cell so many times")
 	tapir := flag.String("tapir", "bin/tapir", "the program, for tapir run")
 	budget := flag.Duration("budget", 25*time.Minute, "time for the cells")
+	stream := flag.Bool("stream", false, "run the smoke cells alone, on the wire stream:PATH without TAP and bridge")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	failed, err := run(ctx, options{*out, *only, *keep, *tapir, *repeat, *budget})
+	failed, err := run(ctx, options{*out, *only, *keep, *tapir, *repeat, *budget, *stream, *roce})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "matrix:", err)
@@ -50,6 +52,7 @@ type options struct {
 	out, only, keep, tapir string
 	repeat                 int
 	budget                 time.Duration
+	stream, roce           bool
 }
 
 func run(ctx context.Context, o options) (failed int, err error) {
@@ -61,13 +64,23 @@ func run(ctx context.Context, o options) (failed int, err error) {
 		return 0, err
 	}
 	var cells []siw.Cell
-	for _, c := range append(siw.Smoke(), siw.All()...) {
+	all := siw.Smoke()
+	switch {
+	case o.roce:
+		all = append(siw.SmokeRoCE(), siw.RoCE()...)
+	case !o.stream:
+		all = append(all, siw.All()...)
+	}
+	for _, c := range all {
 		if strings.Contains(c.String(), o.only) {
 			cells = append(cells, slices.Repeat([]siw.Cell{c}, o.repeat)...)
 		}
 	}
+	if len(cells) == 0 {
+		return 0, nil
+	}
 	begun := time.Now()
-	m := siw.Matrix{Cells: cells, Budget: o.budget, Log: os.Stdout, Tapir: o.tapir, Keep: o.keep}
+	m := siw.Matrix{Cells: cells, Budget: o.budget, Log: os.Stdout, Tapir: o.tapir, Keep: o.keep, Stream: o.stream}
 	results, err := m.Run(ctx, image)
 	if err != nil {
 		return 0, err

@@ -11,7 +11,8 @@ ln -s ../usr/lib/x86_64-linux-gnu root/lib/x86_64-linux-gnu
 cp "$sys/bin/busybox" root/bin/busybox
 cp "$sys/bin/dash" root/bin/sh # unlike busybox it honours PATH, so that the real ip and tc win
 install -m 755 "$IN/init" root/init
-install -m 755 "$IN/siw-load" "$OUT/programs/bin/agent" "$OUT/programs/bin/siwt" "$OUT/programs/bin/wireapp" root/bin/
+install -m 755 "$IN/siw-load" "$IN/rxe-load" "$OUT/programs/bin/agent" "$OUT/programs/bin/verify" "$OUT/programs/bin/wireapp" root/bin/
+ln -s verify root/bin/siwt # its former name
 
 : >need
 add() {
@@ -23,12 +24,14 @@ for f in sbin/ethtool bin/ip sbin/ip bin/ss usr/bin/ip usr/bin/ss usr/sbin/ethto
 	if [ -f "$sys/$f" ] && [ ! -L "$sys/$f" ]; then add "$sys/$f"; fi
 done
 for k in modprobe insmod rmmod lsmod modinfo; do ln -s kmod root/usr/bin/$k; done
-so=$(ls "$sys"/usr/lib/x86_64-linux-gnu/libibverbs/libsiw-rdmav*.so)
-install -D -m 644 "$so" "root/usr/lib/x86_64-linux-gnu/libibverbs/${so##*/}"
-install -D -m 644 "$sys/etc/libibverbs.d/siw.driver" root/etc/libibverbs.d/siw.driver
-echo "$so" >>need
+for d in siw rxe; do
+	so=$(ls "$sys"/usr/lib/x86_64-linux-gnu/libibverbs/lib$d-rdmav*.so)
+	install -D -m 644 "$so" "root/usr/lib/x86_64-linux-gnu/libibverbs/${so##*/}"
+	install -D -m 644 "$sys/etc/libibverbs.d/$d.driver" "root/etc/libibverbs.d/$d.driver"
+	echo "$so" >>need
+done
 echo "$sys/bin/dash" >>need
-echo "$OUT/programs/bin/siwt" >>need
+echo "$OUT/programs/bin/verify" >>need
 
 ld=$(ls "$sys"/lib64/ld-linux-x86-64.so.2 "$sys"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$sys"/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 2>/dev/null | head -n 1)
 while read -r f; do "$ld" --library-path "$libs" --list "$f" 2>/dev/null || true; done <need |

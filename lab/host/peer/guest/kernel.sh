@@ -9,8 +9,11 @@ kver=$(apt-cache depends linux-image-amd64 2>/dev/null | sed -n 's/.*Depends: li
 [ -n "$kver" ] || { echo "apt knows no package linux-image-amd64: run apt-get update; the guest is made of packages of Debian" >&2; exit 1; }
 series=$(echo "$kver" | cut -d. -f1,2)
 version=$(apt-cache policy "linux-image-$kver" | sed -n 's/.*Candidate: //p')
+# Debian signs a kernel days after it has built it. Until then, its tools and
+# source may be there in a newer version only, which does as well.
+of() { apt-cache madison "$1" | awk -v v="$version" -v p="$1" '$3 == v {has = "=" v} END {print p has}'; }
 apt-get -q -o APT::Sandbox::User=root download "linux-image-$kver=$version" "linux-headers-$kver=$version" \
-	"linux-headers-${kver%-amd64}-common=$version" "linux-source-$series=$version" "linux-kbuild-$series=$version"
+	"linux-headers-${kver%-amd64}-common=$version" "$(of "linux-source-$series")" "$(of "linux-kbuild-$series")"
 for d in *.deb; do dpkg-deb -x "$d" sys; done
 rm -f ./*.deb
 
@@ -41,7 +44,7 @@ n=$(modinfo -p src/tuned/siw.ko | wc -l)
 
 mods=sys/lib/modules/$kver
 depmod -b sys "$kver"
-for m in virtio_pci virtio_net virtio_console virtio_rng 8021q crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm psample udp_tunnel; do
+for m in virtio_pci virtio_net virtio_console virtio_rng 8021q crc32c_intel crc32c_generic libcrc32c ib_core ib_cm iw_cm rdma_cm ib_uverbs rdma_ucm psample udp_tunnel rdma_rxe crc32_generic crc32_pclmul configfs target_core_mod target_core_file iscsi_target_mod ib_isert; do
 	modprobe -S "$kver" -d sys --show-depends "$m" 2>/dev/null || true
 done | awk '/^insmod/ {print $2}' | sort -u | while read -r f; do
 	install -D -m 644 "$f" "modules/lib/modules/$kver/${f#*"$mods"/}"

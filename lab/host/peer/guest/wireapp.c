@@ -13,10 +13,12 @@
  *   dereg KEY
  *   put ADDR LEN, and LEN octets   get ADDR LEN: ok HEX|-
  *   srq PD WRS
- *   qp QP PD SENDS RECVS SGES INLINE SHARED
+ *   qp QP PD SENDS RECVS SGES INLINE SHARED [SERVICE]    ok QPN
  *   recv QP|0 ID N [ADDR LEN KEY]...            0: into the shared queue
- *   post QP ID OPCODE FLAGS ADDR KEY INV HEX|- N [ADDR LEN KEY]...
- *   modify QP STATE
+ *   post QP ID OPCODE FLAGS ADDR KEY INV|IMM HEX|- N [ADDR LEN KEY]... [COMPARE|ADD SWAP]
+ *   modify QP STATE                state QP: ok STATE
+ *   ready QP ADDR REMOTE RIGHTS QKEY MTU QPN PSN READS RNRTIMER PSN TIMEOUT RETRY RNRRETRY DEPTH
+ *                                  the queue pair of a port with GIDs, connected by hand
  *   listen ADDR PORT BACKLOG       unlisten
  *   connect ID QP ADDR PORT REMOTE PORT IRD ORD HEX|-   answered at once
  *   accept ID QP IRD ORD HEX|-     IRD, ORD -1: what the request has
@@ -184,6 +186,8 @@ static void connection(void)
 		hex(p->private_data, p->private_data ? p->private_data_len : 0, text);
 		say("ev %d %d %d %d %d %d %s", number_of(e->id), e->event, e->status, ntohs(rdma_get_dst_port(e->id)),
 		    p->responder_resources, p->initiator_depth, text);
+		if (e->event == RDMA_CM_EVENT_DISCONNECTED && dev->device->transport_type == IBV_TRANSPORT_IB)
+			rdma_disconnect(e->id); /* which the peer's DREQ waits for */
 		rdma_ack_cm_event(e);
 	}
 }
@@ -258,15 +262,85 @@ static void do_qp(void)
 {
 	int i = small(QPS);
 	struct ibv_pd *p = pd();
-	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr a = { .send_cq = cq, .recv_cq = cq };
 	a.cap.max_send_wr = number();
 	a.cap.max_recv_wr = number();
 	a.cap.max_send_sge = a.cap.max_recv_sge = number();
 	a.cap.max_inline_data = number();
 	if (number())
 		a.srq = srq;
+	int service = number();
+	a.qp_type = service ? service : IBV_QPT_RC;
 	qps[i] = ibv_create_qp(p, &a);
-	answer(!qps[i]);
+	if (qps[i])
+		say("ok %u", qps[i]->qp_num);
+	else
+		answer(1);
+}
+
+static union ibv_gid gid(const char *text)
+{
+	union ibv_gid g = { .raw = { [10] = 0xff, 0xff } };
+	if (inet_pton(AF_INET6, text, &g) != 1)
+		inet_pton(AF_INET, text, g.raw + 12);
+	return g;
+}
+
+static int index_of(union ibv_gid want)
+{
+	union ibv_gid g;
+	for (int i = 0; i < 256; i++)
+		if (!ibv_query_gid(dev, 1, i, &g) && !memcmp(&g, &want, sizeof g))
+			return i;
+	return -1;
+}
+
+static void do_ready(void)
+{
+	struct ibv_qp *q = qps[small(QPS)];
+	union ibv_gid local = gid(word()), remote = gid(word());
+	struct ibv_qp_attr a = { .port_num = 1, .path_mtu = IBV_MTU_256 };
+	int index = index_of(local), type = q->qp_type, rc = type == IBV_QPT_RC, ud = type == IBV_QPT_UD;
+	int init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	int rtr = IBV_QP_STATE, rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	a.qp_access_flags = number();
+	a.qkey = number();
+	for (int n = number(); n > 256; n /= 2)
+		a.path_mtu++;
+	if (!ud)
+		rtr |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	if (rc) {
+		rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+		rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+	a.dest_qp_num = number();
+	a.rq_psn = number();
+	a.max_dest_rd_atomic = number();
+	a.min_rnr_timer = number();
+	a.sq_psn = number();
+	a.timeout = number();
+	a.retry_cnt = number();
+	a.rnr_retry = number();
+	a.max_rd_atomic = number();
+	a.ah_attr = (struct ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = remote, .sgid_index = index, .hop_limit = 64 } };
+	errno = EADDRNOTAVAIL;
+	int e = index < 0;
+	a.qp_state = IBV_QPS_INIT;
+	e = e || failed(ibv_modify_qp(q, &a, init));
+	a.qp_state = IBV_QPS_RTR;
+	e = e || failed(ibv_modify_qp(q, &a, rtr));
+	a.qp_state = IBV_QPS_RTS;
+	answer(e || failed(ibv_modify_qp(q, &a, rts)));
+}
+
+static void do_state(void)
+{
+	struct ibv_qp_attr a;
+	struct ibv_qp_init_attr i;
+	if (failed(ibv_query_qp(qps[small(QPS)], &a, IBV_QP_STATE, &i)))
+		answer(1);
+	else
+		say("ok %d", a.qp_state);
 }
 
 static int sges(struct ibv_sge *s)
@@ -303,9 +377,16 @@ static void do_post(void)
 	if (w.opcode == IBV_WR_SEND_WITH_INV) {
 		w.invalidate_rkey = inv;
 		w.wr.rdma.rkey = inv; /* where libsiw looks for it */
+	} else {
+		w.imm_data = htonl(inv);
 	}
 	int n = unhex(word(), data, sizeof data);
 	w.num_sge = sges(s);
+	if (w.opcode == IBV_WR_ATOMIC_CMP_AND_SWP || w.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		w.wr.atomic.rkey = w.wr.rdma.rkey; /* the address is in the same place */
+		w.wr.atomic.compare_add = number();
+		w.wr.atomic.swap = number();
+	}
 	if (w.send_flags & IBV_SEND_INLINE) {
 		s[0] = (struct ibv_sge){ (uintptr_t)data, n, 0 };
 		w.num_sge = 1;
@@ -420,7 +501,8 @@ static void do_sync(void)
 
 static const struct { const char *name; void (*run)(void); } commands[] = {
 	{ "mr", do_mr }, { "dereg", do_dereg }, { "put", do_put }, { "get", do_get }, { "srq", do_srq }, { "qp", do_qp },
-	{ "recv", do_recv }, { "post", do_post }, { "modify", do_modify }, { "listen", do_listen }, { "unlisten", do_unlisten },
+	{ "recv", do_recv }, { "post", do_post }, { "modify", do_modify }, { "state", do_state }, { "ready", do_ready },
+	{ "listen", do_listen }, { "unlisten", do_unlisten },
 	{ "connect", do_connect }, { "accept", do_accept }, { "reject", do_reject }, { "disconnect", do_disconnect }, { "sync", do_sync },
 };
 

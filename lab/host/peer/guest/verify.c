@@ -1,13 +1,13 @@
 /*
- * siwt - every RDMA operation over rdma_cm, in a Linux guest. Its peer is
- * another siwt, or `tapir siwt` on a NIC; package tapir/lab/tool/siwt documents the
+ * verify - every RDMA operation over rdma_cm, in a Linux guest. Its peer is
+ * another verify, or `tapir verify` on a NIC; package tapir/lab/tool/verify documents the
  * protocol.
  *
- *   siwt server [-p port] [-a addr] [-n conns] [-i ird] [-o ord] [-g]
+ *   verify server [-p port] [-a addr] [-n conns] [-i ird] [-o ord] [-g]
  *        -n: end after so many connections have closed; -i, -o: Reads to serve
  *        and to issue instead of what the client asks for; -g: greet, that is,
  *        send as soon as the connection is accepted.
- *   siwt client ADDR [-p port] [-i ird] [-o ord] [-P bytes] [-c conns] [-X]
+ *   verify client ADDR [-p port] [-i ird] [-o ord] [-P bytes] [-c conns] [-X]
  *        [-R receives] [-S KiB] [-Q] [-T ms] [-W ms] step...
  *        -P: size of the private data; -c: so many connections, each from a
  *        process of its own; -X: ask to be rejected; -R, -S: receives that the
@@ -231,7 +231,7 @@ struct server {
 
 static void requested(struct server *s, struct rdma_cm_id *id, const struct rdma_conn_param *p, const char *pd, int len)
 {
-	static const char why[] = "siwt: rejected as requested";
+	static const char why[] = "verify: rejected as requested";
 	struct ask q = { 0, 0, 16, 4096 };
 	struct conn *c = NULL;
 
@@ -692,6 +692,6 @@ int main(int argc, char **argv)
 		return server(argc - 1, argv + 1);
 	if (argc > 3 && !strcmp(argv[1], "client"))
 		return clients(argc - 1, argv + 1);
-	fprintf(stderr, "usage: siwt server [option...] | siwt client ADDRESS [option...] step...\n");
+	fprintf(stderr, "usage: verify server [option...] | verify client ADDRESS [option...] step...\n");
 	return 2;
 }

@@ -38,9 +38,9 @@ func Decode(n Node, what string, fields []Field) error {
 	if err != nil {
 		return err
 	}
-	oneOf := "one of "
+	oneOf := "expected one of "
 	if len(fields) == 1 {
-		oneOf = ""
+		oneOf = "expected "
 	}
 	for _, first := range [...]bool{true, false} {
 		for _, e := range entries {
@@ -49,7 +49,7 @@ func Decode(n Node, what string, fields []Field) error {
 				continue
 			}
 			if i < 0 {
-				return e.Key.Errorf("%s: unknown key; expected %s%s", e.Name, oneOf, names(fields))
+				return e.Key.Errorf("%s: unknown key; %s", e.Name, choice(e.Name, oneOf, names(fields)))
 			}
 			if err := fields[i].Take(e.Value); err != nil {
 				return err
@@ -59,12 +59,11 @@ func Decode(n Node, what string, fields []Field) error {
 	return nil
 }
 
-func names(fields []Field) string {
-	var all []string
+func names(fields []Field) (all []string) {
 	for _, f := range fields {
 		all = append(all, f.Name)
 	}
-	return strings.Join(all, ", ")
+	return all
 }
 
 // Take reads the value of the field.
@@ -148,5 +147,5 @@ func Set(fields []Field, name, text string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: unknown setting; known are %s", name, names(fields))
+	return fmt.Errorf("%s: unknown setting; %s", name, choice(key, "known are ", names(fields)))
 }

@@ -211,14 +211,21 @@ func (b *Base) stay(ctx context.Context) {
 // Alive notes that the carrier has been up once.
 func (b *Base) Alive() { b.once.Do(func() { close(b.alive) }) }
 
-// Watch follows the link state of a TAP, on the loop's thread. A TAP in another
-// namespace and a wire in memory count as up.
+// Watch follows the link state of a TAP, on the loop's thread, or whether the other end of a
+// wire is there. A TAP in another namespace and a wire in memory count as up.
 func (b *Base) Watch(wire tap.Queue, carrier func(up bool, now frame.Time)) error {
 	tell := func(up bool) {
 		b.Loop.Do(func(now frame.Time) {
 			carrier(up, now)
 			if up {
 				b.Alive()
+			}
+		})
+	}
+	if p, ok := wire.(tap.Plugged); ok {
+		return b.DoWait(func(frame.Time) {
+			if !p.OnCarrier(tell) {
+				b.Alive() // nobody is there who could come to life
 			}
 		})
 	}
@@ -235,7 +242,20 @@ func (b *Base) Watch(wire tap.Queue, carrier func(up bool, now frame.Time)) erro
 			t.Rename(name)
 		}
 	}
-	stop, err := b.Space.Links.Watch(wire.Name(), tell, renamed)
+	removed, _ := wire.(interface{ Removed() error })
+	was := false
+	stop, err := b.Space.Links.Watch(wire.Name(), func(up bool) {
+		if up || was {
+			tell(up)
+		}
+		if was = up; !up && removed != nil {
+			b.Loop.Do(func(frame.Time) {
+				if err := removed.Removed(); err != nil {
+					b.Abort(fmt.Errorf("%s: %w", wire.Name(), err))
+				}
+			})
+		}
+	}, renamed)
 	if err == nil {
 		b.Undo.Add(stop)
 	}

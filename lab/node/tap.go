@@ -8,8 +8,64 @@ import (
 
 	"tapir/nic/loop"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 	"tapir/wire/frame"
 )
+
+// OpenWire opens a wire that takes the place of a TAP. Unless a loop takes it, Close of
+// the node closes it.
+func (s Space) OpenWire(text string, vnet bool, undo *Undo) (w tap.Wire, err error) {
+	err = s.NS.Do(func() error {
+		w, err = wires.Open(text, vnet)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("wire: %w", err)
+	}
+	undo.Add(func() { w.Close() })
+	return w, nil
+}
+
+// WireRow is something that a wire counts.
+type WireRow struct {
+	Wire string `json:"wire"`
+	tap.Counter
+}
+
+// WireRows are the counters of those queues that are wires. They belong to the loop's thread.
+func WireRows(queues ...tap.Queue) []WireRow {
+	rows := []WireRow{}
+	for _, q := range queues {
+		if w, ok := q.(tap.Wire); ok {
+			for _, c := range w.Counters() {
+				rows = append(rows, WireRow{w.Name(), c})
+			}
+		}
+	}
+	return rows
+}
+
+// Observe opens an observer of PTP messages; it runs on the loop's thread.
+type Observe func() (*tap.Observer, error)
+
+// Observer is how PTP messages on a TAP or a wire are observed by the kernel; nil: they pass
+// no interface of it, and the loop's own times count.
+func (s Space) Observer(q tap.Queue, tunnels ...tap.Tunnel) Observe {
+	observe := tap.Observe
+	switch wires.Side(q) {
+	case wires.NoInterface:
+		return nil
+	case wires.KernelSide:
+		observe = tap.ObserveKernelSide
+	}
+	return func() (o *tap.Observer, err error) {
+		err = s.NS.Do(func() error {
+			o, err = observe(q.Name(), tunnels...)
+			return err
+		})
+		return o, err
+	}
+}
 
 // TAP is an interface that a node has opened, one or several queues of it.
 type TAP struct {

@@ -9,6 +9,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
+	"tapir/nic/tap/wires"
 	"tapir/opa"
 )
 
@@ -23,7 +24,8 @@ const FabricTAP = "fab0"
 
 // hfiFields are the settings of an HFI but for those that the lab decides.
 func (n *Node) hfiFields() []conf.Field {
-	return append(conf.Without(n.HFI.Fields(), "name", "fabric_tap", "fabric_tap_fd", "bridge", "netns"), n.ptpField())
+	return append(conf.Without(n.HFI.Fields(), "name", "fabric_tap", "wire", "fabric_tap_fd", "bridge",
+		"netns"), n.ptpField())
 }
 
 // gatewayFields are those of an HFI whose VNICs are ports of a bridge.
@@ -46,7 +48,7 @@ func gatewayVNIC(v *hficonf.VNIC) []conf.Field {
 
 // managerFields are the settings of an Ethernet Manager and of its fabric.
 func (n *Node) managerFields() []conf.Field {
-	return append(conf.Without(n.em.Fields(), "name", "fabric_tap", "bridge", "audit"),
+	return append(conf.Without(n.em.Fields(), "name", "fabric_tap", "wire", "bridge", "audit"),
 		truthField("standby", "true: it is master only while no other manager is there", &n.EM.Standby))
 }
 
@@ -142,7 +144,8 @@ func (n *Node) cardFile(ports []string) ([]byte, error) {
 }
 
 // ConfigFile is the YAML file that `tapir nic -c` (of a card), `tapir sw -c`, `tapir vnic -c` or `tapir em
-// -c` runs such a node from; ports are those of a switch.
+// -c` runs such a node from; ports are the names of TAPs, or wires. An HFI or manager without is on
+// FabricTAP.
 func (n *Node) ConfigFile(ports ...string) ([]byte, error) {
 	if n.Kind == Card {
 		return n.cardFile(ports)
@@ -152,6 +155,9 @@ func (n *Node) ConfigFile(ports ...string) ([]byte, error) {
 		return yaml.Marshal(map[string]any{"switches": []any{own}})
 	}
 	own := yaml.MapSlice{{Key: "name", Value: n.Name}, {Key: "fabric_tap", Value: FabricTAP}}
+	if len(ports) > 0 && wires.Is(ports[0]) {
+		own[1] = yaml.MapItem{Key: "wire", Value: ports[0]}
+	}
 	add := func(name string, value any) {
 		if !n.has(name) {
 			own = append(own, yaml.MapItem{Key: name, Value: value})

@@ -1,6 +1,7 @@
 package topo
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/perfconf"
+	rdma "tapir/nic/verbs"
 	"tapir/wire/ether"
 )
 
@@ -44,19 +46,18 @@ func (d *draft) add(n Node, key conf.Node) error {
 	if n.NIC.MAC != (ether.Addr{}) {
 		return key.Errorf("%s: mac: %d NICs cannot have the same", n.Name, n.count)
 	}
+	if len(n.NIC.VLANIP) > 0 {
+		return key.Errorf("%s: vlan_ip: %d NICs cannot have the same", n.Name, n.count)
+	}
 	var names []string
 	for i := range n.count {
 		m := n
 		m.Name = fmt.Sprint(n.Name, i+1)
 		m.NIC.Name = m.Name
-		if err := checkName(m.Name); err != nil {
-			return key.Errorf("%s: %v", m.Name, err)
-		}
-		var err error
-		if m.NIC.IP, err = countOn(n.NIC.IP, i); err == nil {
-			m.NIC.IP6, err = countOn(n.NIC.IP6, i)
-		}
-		if err != nil {
+		var bad, bad6 error
+		m.NIC.IP, bad = countOn(n.NIC.IP, i)
+		m.NIC.IP6, bad6 = countOn(n.NIC.IP6, i)
+		if err := cmp.Or(checkName(m.Name), bad, bad6); err != nil {
 			return key.Errorf("%s: %v", m.Name, err)
 		}
 		m.Flags = m.renumbered()
@@ -154,6 +155,9 @@ type Pair struct {
 	Job            perfconf.Job // of the client
 }
 
+// personality is that of a NIC, IWARP of other nodes.
+func (n *Node) personality() rdma.Personality { return n.NIC.NIC.RDMA.Personality }
+
 // pairs are who talks to whom: one to one, or all to one, on ports that count
 // on; the NICs of one entry each to the next.
 func (d *draft) pairs(s *Step, to netip.Addr) error {
@@ -167,6 +171,14 @@ func (d *draft) pairs(s *Step, to netip.Addr) error {
 	}
 	used := map[string]uint16{}
 	for _, p := range names {
+		a, b := d.Node(p[0]).personality(), d.Node(p[1]).personality()
+		if a != b {
+			return fmt.Errorf("%s has personality %v and %s has %v: only NICs of the same personality understand "+
+				"each other", p[0], a, p[1], b)
+		}
+		if t := s.Job.Transport; t != "" && t != b.String() {
+			return fmt.Errorf("transport: %s and %s have personality %v, not %s", p[0], p[1], b, t)
+		}
 		addrs := d.Node(p[1]).Addrs()
 		remote := to
 		if !to.IsValid() {

@@ -39,6 +39,7 @@ func (d *draft) fields() []conf.Field {
 		{Name: "clock", Expect: "real: namespaces and TAPs, or virtual: seeded, without any (default real)",
 			Schema: conf.Choice(clocks...), Set: conf.Word(&d.Clock, clocks...)},
 		{Name: "seed", Expect: "a number that the faults are drawn from", Set: conf.Uint64(&d.Seed)},
+		d.wireField(&d.Wire),
 		{Name: "nodes", Node: d.addNodes},
 		{Name: "links", Node: d.addLinks},
 		{Name: "steps", Node: d.addSteps},
@@ -447,6 +448,7 @@ func (l *linkDraft) fields() []conf.Field {
 		{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: conf.Name(&l.Name)},
 		{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
 			Set: conf.Int(&l.MTU, 576, 16000)},
+		l.wireField(&l.Wire),
 		truthField("capture", "false: not captured", &l.Capture),
 	}, l.impaired.fields()...)
 }
@@ -471,6 +473,7 @@ func (d *draft) addLinks(n conf.Node) error {
 		if d.Lab.Link(l.Name) != nil {
 			return n.Errorf("two links are called %s: give one a name", l.Name)
 		}
+		d.later(func() error { return d.checkWire(&l.Link, n) })
 		l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link)
 		d.Links, d.linkKeys = append(d.Links, l.Link), append(d.linkKeys, n)
 		return err

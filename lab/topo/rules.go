@@ -131,7 +131,9 @@ func (r *ruleDraft) fields(e fault.Effect) []conf.Field {
 // choiceFields say which things a rule strikes.
 func (r *ruleDraft) choiceFields() []conf.Field {
 	return []conf.Field{
-		{Name: "nth", Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection",
+		{Name: "nth",
+			Expect: "which one, from 1, or a list; counted for each direction, and for each TCP connection or " +
+				"pair of queue pairs of RoCE",
 			Many: true, Set: func(s string) error {
 				n := 0
 				err := conf.Int(&n, 1, math.MaxInt32)(s)
@@ -164,8 +166,12 @@ func (r *ruleDraft) choiceFields() []conf.Field {
 				return conf.Int(&r.Segment, 1, math.MaxInt32)(s)
 			}},
 		{Name: "l4", Expect: "an L4 type of 16B packets, such as 0x78", Set: conf.Number(&r.L4, 0, 255)},
-		{Name: "transmissions", Expect: "how many transmissions of the same octets it strikes (default 1)",
-			Set: conf.Int(&r.Transmissions, 1, 1000)},
+		{Name: "match", Expect: "values of fields of RoCE packets, such as {psn: 5, dest-qp: 17}",
+			Schema: conf.Schema{"type": "object", "additionalProperties": conf.Schema{"type": "integer"}},
+			Node:   r.readMatch},
+		{Name: "transmissions",
+			Expect: "how many transmissions of the same octets, or of the same RoCE packet, it strikes (default 1)",
+			Set:    conf.Int(&r.Transmissions, 1, 1000)},
 		{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)",
 			Set: conf.Name(&r.Name)},
 		truthField("optional", "true: it need not strike", &r.Optional),
@@ -204,14 +210,32 @@ func (r *ruleDraft) effectFields(e fault.Effect) []conf.Field {
 				Expect: "stale: the receiver's TCP or UDP drops it; mended: the layer above sees it (default)",
 				Schema: conf.Choice("stale", "mended"),
 				Set:    conf.Choose(&r.Stale, map[string]bool{"stale": true, "mended": false})},
+			{Name: "icrc",
+				Expect: "mended: the receiver takes the RoCE packet; stale: it finds a wrong ICRC (default)",
+				Schema: conf.Choice("stale", "mended"),
+				Set:    conf.Choose(&r.MendICRC, map[string]bool{"stale": false, "mended": true})},
 		},
 	}[e]
 }
 
+// readMatch reads values of fields.
+func (r *ruleDraft) readMatch(n conf.Node) error {
+	entries, err := n.Map("values of fields, such as {psn: 5, dest-qp: 17}")
+	for _, e := range entries {
+		m := fault.Match{Field: e.Name}
+		text, brief := e.Value.Text()
+		if !brief || conf.Uint64(&m.Value)(text) != nil {
+			return e.Value.Errorf("%s: expected a number, such as 17 or 0x11", e.Name)
+		}
+		r.Match = append(r.Match, m)
+	}
+	return err
+}
+
 func flipFields() string {
-	fpdu, startup := fault.FieldNames()
-	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s", strings.Join(fpdu, ", "),
-		strings.Join(startup, ", "))
+	fpdu, startup, roce := fault.FieldNames()
+	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s; of RoCE packets: %s", strings.Join(fpdu, ", "),
+		strings.Join(startup, ", "), strings.Join(roce, ", "))
 }
 
 // side reads the name of an end of the link.

@@ -71,7 +71,7 @@ func TestRuleMistakes(t *testing.T) {
 		{"{drop: fpdu, qp: {nic: a}}", ok, "8:30: qp: say which: qpn"},
 		{"{drop: fpdu, qp: {nic: c, qpn: 5}}", ok, "8:36: there is no node c"},
 		{"{drop: fpdu, qp: {nic: a, qpn: 5000000000}}", ok, "8:44: qpn: expected the number of a QP"},
-		{"{drop: data, qp: 5, from: a}", ok, "8:26: qp: is of FPDUs and messages"},
+		{"{drop: data, qp: 5, from: a}", ok, "8:26: qp: is of FPDUs, messages and RoCE packets"},
 		{"", "{fault: a-b, rules: 3}", "10:25: rules: expected a list of rules"},
 		{"", "{fault: a-b, from: {c: {loss: 1%}}}", "10:25: c: the link's ends are a and b"},
 		{"", "{fault: a-b, from: {a: {loss: 1}}}", "10:35: loss: expected a chance"},

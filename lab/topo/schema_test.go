@@ -3,6 +3,7 @@ package topo
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -36,7 +37,7 @@ func keyword(schema map[string]any, word string, arg, v any) error {
 			types = []any{arg}
 		}
 		for _, t := range types {
-			if t == typeOf(v) {
+			if n, ok := v.(float64); t == typeOf(v) || t == "integer" && ok && n == math.Trunc(n) {
 				return nil
 			}
 		}

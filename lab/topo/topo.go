@@ -26,6 +26,7 @@ type Lab struct {
 	Name  string
 	Clock string // Real or Virtual
 	Seed  uint64 // of the faults
+	Wire  string // kind of the wires of links that do not say; empty: TAP
 	Nodes []Node
 	Links []Link
 	Steps []Step // those of that clock
@@ -110,7 +111,8 @@ type Link struct {
 	Fault [2]fault.Impairment
 	// Rules strike exact things.
 	Rules   []fault.Rule
-	MTU     int // octets of IP; 0: what the ends need
+	MTU     int    // octets of IP; 0: what the ends need
+	Wire    string // kind of its wires; empty: that of the lab
 	Capture bool
 	Fabric  bool // it carries Omni-Path, not Ethernet for IP
 }

@@ -77,7 +77,12 @@ func TestParse(t *testing.T) {
 func TestMistakes(t *testing.T) {
 	const two = "nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n"
 	for _, tt := range []struct{ in, want string }{
-		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, nodes, links, steps"},
+		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, wire, nodes, links, steps"},
+		{"wire: rope\n" + two, "1:7: wire: expected tap (default), dev, shm, stream, udp or vxlan"},
+		{"clock: virtual\nwire: shm\n" + two, "2:7: wire: shm is of the real clock alone"},
+		{strings.Replace(two, "[a, b]", "{between: [a, b], wire: 'shm:/tmp/x'}", 1), "4:33: wire: expected tap"},
+		{"nodes:\n  a: {kind: host, ip: 10.0.0.1/24}\n  b: {kind: host, ip: 10.0.0.2/24}\nlinks: [{between: [a, b], wire: shm}]\n",
+			"4:9: wire: shm: a and b are of the kernel, which has TAPs: leave it out"},
 		{"clock: fast\n", "1:8: clock: expected real"},
 		{strings.Replace(two, "ip: 10.0.0.1/24", "ip: 10.0.0.1/24, sriov: {vfs: [{}, {netns: c}]}", 1), "2:3: a: sriov: netns c of VF 1: expected a host of the lab"},
 		{"clock: virtual\n" + strings.Replace(two, "ip: 10.0.0.1/24", "ip: 10.0.0.1/24, sriov: {numvfs: 2}", 1), "3:3: a: sriov: VFs have host TAPs, of the real clock alone"},
@@ -117,6 +122,10 @@ func TestMistakes(t *testing.T) {
 		{two + "steps:\n  - {run: date, on: a, output: '('}\n", "6:32: output: expected a regular expression"},
 		{two + "steps:\n  - {perf: quick, server: a, client: b}\n", "6:12: perf: expected a workload: write-bw"},
 		{two + "steps:\n  - {perf: write-bw, server: a, client: a}\n", "6:6: a: server and client are two NICs"},
+		{strings.Replace(two, "2/24}", "2/24, personality: roce}", 1) + "steps:\n  - {perf: write-bw, server: a, client: b}\n",
+			"6:6: b has personality roce and a has iwarp"},
+		{two + "steps:\n  - {perf: write-bw, server: a, client: b, transport: roce}\n",
+			"6:6: transport: b and a have personality iwarp, not roce"},
 		{two + "steps:\n  - {perf: write-bw, server: a, client: b, to: 10.0.0.9}\n", "6:6: to: 10.0.0.9 is no address of a"},
 		{two + "steps:\n  - {perf: send-lat, server: a, client: b, qps: 2}\n", "6:6: send-lat runs on one queue pair"},
 		{two + "steps:\n  - {fault: x}\n", "6:13: there is no link x; there are a-b"},

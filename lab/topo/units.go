@@ -35,7 +35,8 @@ func faults(i *fault.Impairment) []conf.Field {
 		{Name: "reorder_depth",
 			Expect: "how many later frames may overtake a reordered one, from 1 to 1000 (default 1)",
 			Set:    conf.Int(&i.Depth, 1, 1000)},
-		{Name: "corrupt", Expect: chance + ", of TCP segments", Set: conf.Parsed(&i.Corrupt, parseChance)},
+		{Name: "corrupt", Expect: chance + ", of TCP segments and RoCE packets",
+			Set: conf.Parsed(&i.Corrupt, parseChance)},
 	}
 }
 

@@ -25,6 +25,7 @@ import (
 type Config struct {
 	Name  string // default hfi0
 	TAP   string // fabric TAP, made or found; empty: the kernel chooses
+	Wire  string // takes its place: a text that wires.Check accepts
 	TAPFD int    // a ready descriptor, taken over
 	GUID  uint64 // of the HFI's port
 	LID   opa.LID
@@ -163,6 +164,8 @@ func (c *Config) conflict() string {
 		static = c.VNICs[i]
 	}
 	return cmp.Or(
+		conf.Problem(c.Wire != "" && (c.TAP != "" || c.TAPFD != 0 || c.Bridge != ""),
+			"wire takes the place of the fabric TAP: leave out fabric_tap, fabric_tap_fd and bridge"),
 		conf.Problem(c.GUID == 0, "no guid: give the port's GUID, such as 0x0011750101000001"),
 		conf.Problem(!c.Managed && c.LID == 0, "no lid: give the port's LID, or `managed: true` and run `tapir em`"),
 		conf.Problem(!c.Managed && len(c.VNICs) == 0,

@@ -80,7 +80,7 @@ func TestMistakesHaveAPlace(t *testing.T) {
 		{hfi("vnics: [{vesw: 2, mcast_dlid: 7}]"), "mcast_dlid: expected a multicast LID"},
 		{hfi("vnics: [{vesw: 2, default_ports: [0xf00000]}]"), "default_ports: expected up to 16 unicast LIDs"},
 		{hfi("vnics: [{vesw: 2, gateway: {vlan: 3}}]"), "gateway: expected `bridge:`"},
-		{hfi("vnics: [{vesw: 2, policy: {lern: true}}]"), "lern: unknown key; expected one of unknown, learn"},
+		{hfi("vnics: [{vesw: 2, policy: {lern: true}}]"), "lern: unknown key; did you mean learn?"},
 		{hfi("vnics: [{vesw: 2, policy: {tx_storm: 0}}]"), "tx_storm: expected frames per second"},
 		{hfi("vnics: [{vesw: 2, mtu: 9000}]\n    fabric_mtu: 4096"), "mtu 9000 is more than the 4096 of the fabric"},
 		{hfi("fabric_mtu: 1500"), "fabric_mtu: expected 2048, 4096, 8192 or 10240"},

@@ -6,6 +6,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 	"tapir/opa"
 	"tapir/opa/em"
 )
@@ -29,6 +30,7 @@ func (c *EMConfig) fields() []conf.Field {
 		{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: conf.Name(&p.Name)},
 		{Name: "fabric_tap", Expect: "an interface name such as fabem, at most 15 characters",
 			Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "wire", Expect: wires.Expect, Set: conf.Checked(&p.Wire, wires.Check)},
 		{Name: "bridge", Expect: "the name of a bridge, such as fabric", Set: conf.Checked(&p.Bridge, tap.CheckName)},
 		{Name: "guid", Expect: "a GUID that is not 0, such as 0x00117501010000ff",
 			Set: conf.Parsed(&p.GUID, parseGUID)},

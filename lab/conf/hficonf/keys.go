@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 	"tapir/opa"
 	"tapir/opa/hfi"
 	"tapir/vnic"
@@ -23,6 +24,7 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "name", Expect: "1 to 32 letters, digits, `-`, `_` and `.`", Set: conf.Name(&c.Name)},
 		{Name: "fabric_tap", Expect: "an interface name such as fab0, at most 15 characters",
 			Set: conf.Checked(&c.TAP, tap.CheckName)},
+		{Name: "wire", Expect: wires.Expect, Set: conf.Checked(&c.Wire, wires.Check)},
 		{Name: "fabric_tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
 			Set: conf.Number(&c.TAPFD, 3, 1<<20)},
 		{Name: "guid", Expect: "a GUID that is not 0, such as 0x0011750101000001",

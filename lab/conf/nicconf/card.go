@@ -12,6 +12,7 @@ import (
 	"tapir/nic/hardware"
 	"tapir/nic/ideal"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 )
@@ -47,6 +48,7 @@ func (c *Card) tags() bool { return c.MF == fastlinq.OVLAN || c.MF == fastlinq.U
 // Port is a port of a card.
 type Port struct {
 	TAP   string         // made or found; empty: the kernel chooses
+	Wire  string         // takes its place: a text that wires.Check accepts
 	TAPIP []netip.Prefix // addresses of the kernel's side
 }
 
@@ -83,7 +85,7 @@ func (d *Draft) CardFields() []conf.Field {
 		{Name: "ports", Schema: conf.ListOf(conf.Schema{"anyOf": []conf.Schema{{"type": "string"},
 			conf.Object(port.fields())}}),
 			Node: func(n conf.Node) error {
-				return n.Each(1, "ports: expected a list of TAPs, such as [wire0, wire1]", d.addPort)
+				return n.Each(1, "ports: expected a list of TAPs or wires, such as [wire0, wire1]", d.addPort)
 			}},
 		{Name: "functions", Schema: conf.ListOf(function), Node: func(n conf.Node) error {
 			return n.Each(1, "functions: expected a list with at least one function", func(n conf.Node, _ int) error {
@@ -117,11 +119,27 @@ func (d *Draft) ofFastLinQ(name string, set conf.Setter) conf.Setter {
 // SetCard sets what makes it a card.
 func (d *Draft) SetCard(name, value string) error { return conf.Set(d.CardFields(), name, value) }
 
-// AddPort names the TAP of the next port.
-func (d *Draft) AddPort(name string) error {
-	d.Ports = append(d.Ports, Port{TAP: name})
-	return tap.CheckName(name)
+// AddPort names the TAP or the wire of the next port.
+func (d *Draft) AddPort(text string) error {
+	var p Port
+	err := p.set(text)
+	d.Ports = append(d.Ports, p)
+	return err
 }
+
+// set reads the name of a TAP, or a wire.
+func (p *Port) set(text string) error {
+	if wires.Is(text) {
+		p.Wire = text
+		return wires.Check(text)
+	}
+	if p.TAP = text; tap.CheckName(text) != nil {
+		return fmt.Errorf("%q: expected %s, or a wire: %s", text, tapExpect, wires.Expect)
+	}
+	return nil
+}
+
+const tapExpect = "an interface name such as wire0, at most 15 characters"
 
 // AddFunction adds a function of words such as name=f0 ip=10.0.0.1/24.
 func (d *Draft) AddFunction(words string) error {
@@ -142,8 +160,8 @@ func (d *Draft) AddFunction(words string) error {
 
 func (p *Port) fields() []conf.Field {
 	return []conf.Field{
-		{Name: "tap", Expect: "an interface name such as wire0, at most 15 characters",
-			Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "tap", Expect: tapExpect, Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "wire", Expect: wires.Expect, Set: conf.Checked(&p.Wire, wires.Check)},
 		{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
 			Set: conf.Append(&p.TAPIP, conf.Prefixes(netip.Addr.IsValid))},
 	}
@@ -151,13 +169,15 @@ func (p *Port) fields() []conf.Field {
 
 func (d *Draft) addPort(n conf.Node, _ int) error {
 	var p Port
-	fields := p.fields()
-	if _, isName := n.Text(); isName {
-		if err := fields[0].Take(n); err != nil {
-			return err
+	if text, ok := n.Text(); ok {
+		if err := p.set(text); err != nil {
+			return n.Errorf("ports: %v", err)
 		}
-	} else if err := conf.Decode(n, "the name of a TAP or the settings of a port", fields); err != nil {
+	} else if err := conf.Decode(n, "the name of a TAP or the settings of a port", p.fields()); err != nil {
 		return err
+	}
+	if p.Wire != "" && (p.TAP != "" || len(p.TAPIP) > 0) {
+		return n.Errorf("ports: wire takes the place of a TAP: leave out tap and tap_ip")
 	}
 	d.Ports = append(d.Ports, p)
 	return nil
@@ -208,7 +228,8 @@ func (d *Draft) Finish() ([]Config, error) {
 		}
 		card.Functions = append(card.Functions, c.Port)
 		card.MTU = max(card.MTU, c.WithDefaults().MTU)
-		c.TAP, c.TAPIP = card.Ports[min(c.Port, len(card.Ports)-1)].TAP, nil
+		port := &card.Ports[min(c.Port, len(card.Ports)-1)]
+		c.TAP, c.Wire, c.TAPIP = port.TAP, port.Wire, nil
 		if mode.CMT {
 			c.FastLinQ().Engines = mode.Engines
 		}
@@ -247,7 +268,8 @@ func (d *Draft) portMode() (fastlinq.PortMode, error) {
 // refused is what the entry of a card cannot have.
 func (d *Draft) refused(m *fastlinq.PortMode) string {
 	return cmp.Or(
-		conf.Problem(d.TAP != "" || d.TAPFD != 0 || len(d.TAPIP) > 0, "tap is of one port: give ports"),
+		conf.Problem(d.TAP != "" || d.Wire != "" || d.TAPFD != 0 || len(d.TAPIP) > 0,
+			"tap and wire are of one port: give ports"),
 		conf.Problem(len(d.Ports) > m.Ports, "ports: %d TAPs: port mode %s has %d", len(d.Ports), m.Name, m.Ports),
 		conf.Problem(len(d.Addrs()) > 0 || d.HostTAP != "" || d.MAC != [6]byte{}, "ip, mac and host_tap are of one "+
 			"function: give them there"),
@@ -264,8 +286,7 @@ func (d *Draft) check(c *Config) error {
 	if err := c.Validate(); err != nil || c.Card.Ideal {
 		return err
 	}
-	iwarp := c.NIC.RDMA.Personality == verbs.IWARP
-	if c.NIC.RDMA.MaxCNQ == 0 && iwarp {
+	if c.NIC.RDMA.MaxCNQ == 0 && c.NIC.RDMA.Personality != verbs.Ethernet {
 		c.NIC.RDMA.MaxCNQ = max(c.NIC.RDMA.DesiredCNQs, min(verbs.DefaultLimits().MaxCNQ, c.Card.CNQs(c.Function)))
 	}
 	if err := c.Card.Fits(c.Function, c.Queues, c.NIC.RDMA.MaxCNQ); err != nil {

@@ -8,16 +8,19 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tapir/lab/conf"
 	"tapir/nic"
 	"tapir/nic/fastlinq"
 	"tapir/nic/hardware"
 	"tapir/nic/ideal"
+	"tapir/nic/ip"
 	"tapir/nic/param"
 	"tapir/nic/settings"
 	"tapir/nic/tap"
-	"tapir/nic/tap/tunnel"
+	"tapir/nic/tap/wires"
+	"tapir/nic/verbs"
 	"tapir/wire/ether"
 )
 
@@ -28,7 +31,7 @@ type Config struct {
 	// made or found; empty: the kernel chooses
 	TAP   string `json:"tap,omitempty" yaml:"tap,omitempty"`
 	TAPFD int    `json:"tap_fd,omitempty" yaml:"tap_fd,omitempty"` // a ready descriptor, taken over
-	// Wire goes through a UDP socket instead of a TAP, as tunnel.Parse reads it.
+	// Wire takes the place of a TAP: a text that wires.Check accepts.
 	Wire  string         `json:"wire,omitempty" yaml:"wire,omitempty"`
 	TAPIP []netip.Prefix `json:"tap_ip,omitempty" yaml:"tap_ip,omitempty"` // addresses of the kernel's side
 	IP    []netip.Prefix `json:"ip,omitempty" yaml:"ip,omitempty"`         // IPv4
@@ -36,9 +39,10 @@ type Config struct {
 	MAC   ether.Addr     `json:"mac,omitzero" yaml:"mac,omitempty"`        // default derived from name and seed
 	// octets of IP; default 1500, jumbo 9000
 	MTU      int          `json:"mtu,omitempty" yaml:"mtu,omitempty"`
-	Gateways []netip.Addr `json:"gw,omitempty" yaml:"gw,omitempty"`         // next hops off the link
-	VLAN     uint16       `json:"vlan,omitempty" yaml:"vlan,omitempty"`     // 802.1Q id; 0 untagged
-	Frames   string       `json:"frames,omitempty" yaml:"frames,omitempty"` // wire (default), gso or jumbo
+	Gateways []netip.Addr `json:"gw,omitempty" yaml:"gw,omitempty"`           // next hops off the link
+	VLAN     uint16       `json:"vlan,omitempty" yaml:"vlan,omitempty"`       // 802.1Q id; 0 untagged
+	VLANIP   []VLANAddr   `json:"vlan_ip,omitempty" yaml:"vlan_ip,omitempty"` // of VLAN interfaces
+	Frames   string       `json:"frames,omitempty" yaml:"frames,omitempty"`   // wire (default), gso or jumbo
 	// the operating system's side, same MAC and IP
 	HostTAP string `json:"host_tap,omitempty" yaml:"host_tap,omitempty"`
 	// HostFrames is the frame mode of the host TAP, default that of the wire: with
@@ -81,10 +85,7 @@ func (c *Config) Fields() []conf.Field {
 			Set: conf.Checked(&c.TAP, tap.CheckName)},
 		{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
 			Set: conf.Int(&c.TAPFD, 3, 1<<20)},
-		{Name: "wire", Expect: tunnel.Expect, Set: conf.Checked(&c.Wire, func(s string) error {
-			_, err := tunnel.Parse(s)
-			return err
-		})},
+		{Name: "wire", Expect: wires.Expect, Set: conf.Checked(&c.Wire, wires.Check)},
 		{Name: "tap_ip", Expect: "an address with prefix length, such as 10.0.0.254/24 or fd00::fe/64", Many: true,
 			Set: conf.Append(&c.TAPIP, conf.Prefixes(netip.Addr.IsValid))},
 		{Name: "ip", Expect: "an IPv4 address with prefix length, such as 10.0.0.1/24", Many: true,
@@ -96,6 +97,8 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "gw", Expect: "an IP address such as 10.0.0.254", Many: true,
 			Set: conf.Append(&c.Gateways, parseGateway)},
 		{Name: "vlan", Expect: "a VLAN id from 0 (untagged) to 4094", Set: conf.Int(&c.VLAN, 0, 4094)},
+		{Name: "vlan_ip", Expect: "a VLAN id and an address of the NIC there, such as 100=10.1.0.1/24", Many: true,
+			Set: conf.Append(&c.VLANIP, parseVLANAddr)},
 		{Name: "frames", Expect: "wire, gso or jumbo", Set: conf.Word(&c.Frames, framesWire, framesGSO, framesJumbo)},
 		{Name: "host_tap", Expect: "an interface name such as eth1, at most 15 characters",
 			Set: conf.Checked(&c.HostTAP, tap.CheckName)},
@@ -125,6 +128,32 @@ func (c *Config) Fields() []conf.Field {
 			}})
 	}
 	return all
+}
+
+// VLANAddr is an address of a VLAN interface; its text is 100=10.1.0.1/24.
+type VLANAddr struct {
+	VLAN   uint16
+	Prefix netip.Prefix
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (a VLANAddr) MarshalText() ([]byte, error) {
+	return fmt.Appendf(nil, "%d=%v", a.VLAN, a.Prefix), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (a *VLANAddr) UnmarshalText(b []byte) (err error) {
+	*a, err = parseVLANAddr(string(b))
+	return err
+}
+
+func parseVLANAddr(s string) (a VLANAddr, err error) {
+	id, addr, ok := strings.Cut(s, "=")
+	if !ok || conf.Int(&a.VLAN, 1, 4094)(id) != nil {
+		return a, conf.ErrValue
+	}
+	a.Prefix, err = conf.Prefixes(netip.Addr.IsValid)(addr)
+	return a, err
 }
 
 // Params are the settings of the NIC and its hardware, bound to c.
@@ -243,6 +272,13 @@ func (c Config) Device(iface string) nic.Config {
 		cfg.Seed = *c.Seed
 	}
 	cfg.HostAddrs, cfg.Queues = c.IPFromHost, c.Queues
+	for _, a := range c.VLANIP {
+		i := slices.IndexFunc(cfg.VLANs, func(v ip.VLAN) bool { return v.ID == a.VLAN })
+		if i < 0 {
+			i, cfg.VLANs = len(cfg.VLANs), append(cfg.VLANs, ip.VLAN{ID: a.VLAN})
+		}
+		cfg.VLANs[i].Addrs = append(cfg.VLANs[i].Addrs, a.Prefix)
+	}
 	return cfg
 }
 
@@ -277,6 +313,10 @@ func (c *Config) conflict() string {
 			"ip_from_host, queues and host_frames are about the host TAP: give host_tap, such as eth1"),
 		conf.Problem(c.IPFromHost && len(own) > 0,
 			"ip_from_host excludes ip and ip6: give the addresses to the host TAP, with `ip addr add`"),
+		conf.Problem(len(c.VLANIP) > 0 && c.NIC.RDMA.Personality != verbs.RoCE,
+			"vlan_ip is RoCE's: give personality roce, or vlan for all frames of the NIC"),
+		conf.Problem(slices.ContainsFunc(c.VLANIP, func(a VLANAddr) bool { return a.VLAN == c.VLAN }),
+			"vlan_ip and vlan name the same VLAN %d: give the address as ip", c.VLAN),
 		conf.Problem(c.IPFromHost && c.VLAN != 0,
 			"ip_from_host and vlan exclude each other: the host TAP's own addresses are untagged"),
 		conf.Problem(c.Loopback() && (c.HostTAP != "" || len(c.TAPIP) > 0 || c.TAPFD != 0 || c.VLAN != 0),

@@ -6,8 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
+
+	"tapir/nic/verbs"
 )
 
 // Op names a workload.
@@ -35,6 +38,26 @@ const (
 	// RpingMaxSize bounds a ping, as rping does.
 	RpingMaxSize = 65535
 )
+
+// Transports are the RDMA protocols that a job can ask for.
+var Transports = []string{verbs.IWARP.String(), verbs.RoCE.String()}
+
+// CheckTransport says what is wrong with a job's transport.
+func CheckTransport(t string) error {
+	if t != "" && !slices.Contains(Transports, t) {
+		return fmt.Errorf("transport %q: use one of %s", t, strings.Join(Transports, ", "))
+	}
+	return nil
+}
+
+// Speaks fails unless a NIC with that identity has the transport that a job asks for.
+func Speaks(transport string, id verbs.Identity) error {
+	if is := id.Personality.String(); transport != "" && is != transport {
+		return fmt.Errorf("%s has personality %s, not %s: start it with --personality %[3]s, or choose another NIC",
+			id.Name, is, transport)
+	}
+	return nil
+}
 
 // IsLatency tells whether the workload is a ping-pong.
 func (o Op) IsLatency() bool { return o == WriteLat || o == SendLat }
@@ -80,6 +103,11 @@ type Job struct {
 	Depth int `json:"depth,omitempty"`
 	// Sizes are the message sizes of Verify.
 	Sizes []int `json:"sizes,omitempty"`
+	// SL is the service level of the client's connections, which their answers have, too: 0
+	// to 7. iWARP has none.
+	SL uint8 `json:"sl,omitempty"`
+	// Transport, if not empty, is what the NIC must speak, one of Transports.
+	Transport string `json:"transport,omitempty"`
 }
 
 // Serves tells whether the job is the server side.
@@ -87,7 +115,7 @@ func (j *Job) Serves() bool { return !j.Remote.IsValid() }
 
 // Server is the server's side of a client's job: what it does, the client tells
 // it.
-func (j *Job) Server() Job { return Job{Op: j.Op, Port: j.Port}.WithDefaults() }
+func (j *Job) Server() Job { return Job{Op: j.Op, Port: j.Port, Transport: j.Transport}.WithDefaults() }
 
 // WithDefaults fills what the caller left zero.
 func (j Job) WithDefaults() Job {
@@ -152,6 +180,8 @@ func (j *Job) Validate() error {
 		return fmt.Errorf("queue pairs %d: want 1 to %d", j.QPs, MaxQPs)
 	case j.Depth < 1 || j.Depth > MaxDepth:
 		return fmt.Errorf("tx depth %d: want 1 to %d", j.Depth, MaxDepth)
+	case j.SL > 7:
+		return fmt.Errorf("service level %d: want 0 to 7", j.SL)
 	case j.Op == Rping && j.Size > RpingMaxSize:
 		return fmt.Errorf("ping size %d: want at most %d bytes", j.Size, RpingMaxSize)
 	case j.Op == Verify && len(j.Sizes) == 0:
@@ -164,5 +194,5 @@ func (j *Job) Validate() error {
 			return fmt.Errorf("message size %d: want 1 to %d bytes", size, MaxSize)
 		}
 	}
-	return nil
+	return CheckTransport(j.Transport)
 }

@@ -23,6 +23,7 @@ func TestJobValidate(t *testing.T) {
 		{"lat qps", Job{Op: WriteLat, QPs: 2}, "one queue pair"},
 		{"verify qps", Job{Op: Verify, QPs: 2}, "one queue pair"},
 		{"depth", Job{Op: WriteBW, Depth: -3}, "tx depth"},
+		{"service level", Job{Op: WriteBW, SL: 8}, "service level 8: want 0 to 7"},
 		{"iters", Job{Op: WriteBW, Iters: -1}, "iterations"},
 		{"verify size", Job{Op: Verify, Sizes: []int{8, 0}}, "message size 0"},
 	} {

@@ -65,7 +65,11 @@ type Config struct {
 	// FECNRate packets after each that was marked.
 	FECNThreshold, FECNSize, FECNRate int
 
-	Seed   uint64 // of the delays
+	// ECN has packets of IP whose sender is ECN-capable marked; ports may have numbers of
+	// their own.
+	ECN ECN
+
+	Seed   uint64 // of the delays and marks
 	Ageing time.Duration
 	MACs   int // addresses that are learned at most; default 4096
 	// GroupFwdMask lets the link-local group 01-80-C2-00-00-0n pass if bit n is
@@ -90,9 +94,19 @@ type PortConfig struct {
 	Name      string // default the TAP's with its namespace, or port0 and so on
 	TAP       string // made or found
 	TAPFD     int    // a ready descriptor, taken over
+	Wire      string // in place of a TAP: a text that wires.Check accepts
 	Delay     *Delay // instead of the switch's
 	Asymmetry time.Duration
+	ECN       ECN    // what is not 0 stands instead of the switch's
 	Netns     string // namespace of this TAP: a name of ip netns, or a path; empty: the switch's
+}
+
+// ECN says when an egress queue marks packets with CE (RFC 3168), as DCQCN's paper has it:
+// never while at most Kmin octets wait, always beyond Kmax, and between them by a chance
+// that rises to Pmax.
+type ECN struct {
+	Kmin, Kmax int // octets; Kmax 0: nothing is marked
+	Pmax       int // parts per million
 }
 
 // PortBits is how many bits the number of a port takes.
@@ -114,7 +128,7 @@ func (c Config) WithDefaults() Config {
 		if p.Name == "" && p.Netns != "" {
 			p.Name = p.TAP + "@" + path.Base(p.Netns)
 		}
-		p.Name = cmp.Or(p.Name, p.TAP, fmt.Sprint("port", i))
+		p.Name = cmp.Or(p.Name, p.TAP, p.Wire, fmt.Sprint("port", i))
 	}
 	return c
 }
@@ -134,6 +148,7 @@ func (c Config) Validate() error {
 			"one_step and syntonize are of clocks: choose another mode than plain"),
 		conf.Problem(c.Mode == Boundary && c.Syntonize,
 			"syntonize is of transparent clocks: a boundary clock follows its master in any case"),
+		conf.Problem(c.ECN.Kmin > c.ECN.Kmax, "ecn_kmin %d is beyond ecn_kmax %d", c.ECN.Kmin, c.ECN.Kmax),
 		conf.Problem(c.Queue < 1 || c.Queue > 1<<16, "queue %d: 1 to 65536 frames", c.Queue),
 		conf.Problem(c.GroupFwdMask&neverForwarded != 0, "group_fwd_mask: groups 00 to 02 are never forwarded"),
 		conf.Problem(c.IP.IsValid() &&
@@ -144,6 +159,10 @@ func (c Config) Validate() error {
 	for i, p := range c.Ports {
 		if slices.ContainsFunc(c.Ports[:i], func(o PortConfig) bool { return o.Name == p.Name }) {
 			problem = fmt.Sprintf("two ports are called %s", p.Name)
+		}
+		low, high := cmp.Or(p.ECN.Kmin, c.ECN.Kmin), cmp.Or(p.ECN.Kmax, c.ECN.Kmax)
+		if low > high {
+			problem = fmt.Sprintf("port %s: ecn_kmin %d is beyond ecn_kmax %d", p.Name, low, high)
 		}
 		if err := tap.CheckName(p.TAP); err != nil {
 			problem = err.Error()

@@ -60,14 +60,16 @@ func TestDelays(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	two := []PortConfig{{TAP: "tap0"}, {TAP: "tap1"}}
 	for want, c := range map[string]Config{
-		"2 to 4096":    {Ports: two[:1]},
-		"called tap0":  {Ports: append(two[:1:1], two[0])},
-		"another mode": {Ports: two, OneStep: true},
-		"follows its":  {Ports: two, Mode: Boundary, Syntonize: true},
-		"never":        {Ports: two, GroupFwdMask: 1},
-		"queue":        {Ports: two, Queue: 1 << 17},
-		"at most 15":   {Ports: append(two[:1:1], PortConfig{TAP: "a-name-that-is-too-long"})},
-		"mode 9":       {Ports: two, Mode: 9},
+		"2 to 4096":                       {Ports: two[:1]},
+		"called tap0":                     {Ports: append(two[:1:1], two[0])},
+		"another mode":                    {Ports: two, OneStep: true},
+		"follows its":                     {Ports: two, Mode: Boundary, Syntonize: true},
+		"never":                           {Ports: two, GroupFwdMask: 1},
+		"queue":                           {Ports: two, Queue: 1 << 17},
+		"ecn_kmin 5 is beyond ecn_kmax 4": {Ports: two, ECN: ECN{Kmin: 5, Kmax: 4}},
+		"port tap0: ecn_kmin 5":           {Ports: []PortConfig{{TAP: "tap0", ECN: ECN{Kmax: 4}}, two[1]}, ECN: ECN{Kmin: 5, Kmax: 9}},
+		"at most 15":                      {Ports: append(two[:1:1], PortConfig{TAP: "a-name-that-is-too-long"})},
+		"mode 9":                          {Ports: two, Mode: 9},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)

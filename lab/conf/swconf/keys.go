@@ -2,8 +2,10 @@ package swconf
 
 import (
 	"fmt"
+	"math"
 	"net/netip"
 	"path"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"tapir/lab/conf/ptpconf"
 	"tapir/nic/linkmode"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 	"tapir/opa"
 	"tapir/ptp"
 	"tapir/ptp/clock"
@@ -25,9 +28,45 @@ type Draft struct {
 	settings []func(*ptp.Config) error
 }
 
+// fields are the settings of marking, bound to e.
+func (e *ECN) fields() []conf.Field {
+	return []conf.Field{
+		{Name: "ecn_kmin", Expect: octetsExpect, Set: conf.Parsed(&e.Kmin, parseOctets)},
+		{Name: "ecn_kmax", Expect: octetsExpect, Set: conf.Parsed(&e.Kmax, parseOctets)},
+		{Name: "ecn_pmax", Expect: "a chance up to 100% such as 1% or 0.5%", Set: conf.Parsed(&e.Pmax, parsePercent)},
+	}
+}
+
+const octetsExpect = "a number of octets up to 1G such as 5000, 5K or 1M"
+
+// parseOctets reads a number of octets: K are 1000.
+func parseOctets(s string) (int, error) {
+	unit := 1
+	text, kilo := strings.CutSuffix(strings.TrimSuffix(s, "B"), "K")
+	if kilo {
+		unit = 1000
+	} else if t, mega := strings.CutSuffix(text, "M"); mega {
+		text, unit = t, 1_000_000
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > 1e9/unit {
+		return 0, conf.ErrValue
+	}
+	return n * unit, nil
+}
+
+// parsePercent reads parts per million.
+func parsePercent(s string) (ppm int, err error) {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || !(v >= 0 && v <= 100) {
+		return 0, conf.ErrValue
+	}
+	return int(math.Round(v * 1e4)), nil
+}
+
 // Fields are the settings of any switch, in virtual time too, bound to c.
 func (c *Config) Fields() []conf.Field {
-	return []conf.Field{
+	return append([]conf.Field{
 		{Name: "mode", Expect: "plain, e2e-tc, p2p-tc or bc", Set: conf.Parsed(&c.Mode, ParseMode)},
 		{Name: "delay", Expect: delayExpect, Set: conf.Parsed(&c.Delay, ParseDelay)},
 		{Name: "queue", Expect: "a number of frames from 1 to 65536", Set: conf.Number(&c.Queue, 1, 1<<16)},
@@ -55,16 +94,16 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "domain", Expect: "a domain number from 0 to 255", Set: conf.Number(&c.Domain, 0, 255)},
 		{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
 			Set: conf.Number(&c.PdelayInterval, -7, 5)},
-	}
+	}, c.ECN.fields()...)
 }
 
 // Fields are the settings of a port of any switch, bound to p.
 func (p *PortConfig) Fields() []conf.Field {
-	return []conf.Field{
+	return append([]conf.Field{
 		{Name: "delay", Expect: delayExpect, Set: conf.ParsedNew(&p.Delay, ParseDelay)},
 		{Name: "delay_asymmetry", Expect: "a duration such as 120ns or -1.5us",
 			Set: conf.Parsed(&p.Asymmetry, conf.ParseDuration)},
-	}
+	}, p.ECN.fields()...)
 }
 
 // Fields are the settings of a switch on TAPs, bound to d; scalar ones are flags
@@ -111,6 +150,7 @@ const tapExpect = "an interface name such as tap0, at most 15 characters"
 func (p *PortConfig) onTAP() []conf.Field {
 	return append([]conf.Field{
 		{Name: "tap", Expect: tapExpect, Set: conf.Checked(&p.TAP, tap.CheckName)},
+		{Name: "wire", Expect: wires.Expect, Set: conf.Checked(&p.Wire, wires.Check)},
 		{Name: "tap_fd", Expect: "the number of an open TAP file descriptor, 3 or more",
 			Set: conf.Number(&p.TAPFD, 3, 1<<20)},
 		{Name: "netns", Expect: "a name that `ip netns add` made, or the path of a network namespace",
@@ -134,12 +174,16 @@ func (d *Draft) addPorts(n conf.Node) error {
 	})
 }
 
-// set reads "tap0", or "tap0@NETNS" for a TAP in another network namespace.
+// set reads "tap0", or "tap0@NETNS" for a TAP in another network namespace, or a wire.
 func (p *PortConfig) set(text string) error {
+	if wires.Is(text) {
+		p.Wire = text
+		return wires.Check(text)
+	}
 	name, space, _ := strings.Cut(text, "@")
 	p.TAP, p.Netns = name, space
 	if name == "" || tap.CheckName(name) != nil {
-		return fmt.Errorf("%q: expected %s, or TAP@NETNS", text, tapExpect)
+		return fmt.Errorf("%q: expected %s, TAP@NETNS, or a wire: %s", text, tapExpect, wires.Expect)
 	}
 	return nil
 }

@@ -16,12 +16,15 @@ import (
 const example = `switches:
   - name: core
     mode: p2p-tc
-    ports: [tap0@red, {tap: tap1, netns: /run/blue, delay: 0-500us, delay_asymmetry: -120ns}, {tap_fd: 7}]
+    ports: [tap0@red, {tap: tap1, netns: /run/blue, delay: 0-500us, delay_asymmetry: -120ns, ecn_kmax: 1M}, {tap_fd: 7}]
     delay: exp:10us
     queue: 64
     fecn_threshold: 12
     fecn_packet_size: 64
     fecn_marking_rate: 3
+    ecn_kmin: 5K
+    ecn_kmax: 200KB
+    ecn_pmax: 1%
     speed: 10G
     pause: true
     seed: 5
@@ -50,10 +53,10 @@ func TestFile(t *testing.T) {
 	a, b := all[0], all[1]
 	osc := a.Hardware.Oscillator
 	a.Hardware.Oscillator = b.Hardware.Oscillator
-	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, FECNThreshold: 12, FECNSize: 64, FECNRate: 3, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
+	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, FECNThreshold: 12, FECNSize: 64, FECNRate: 3, ECN: ECN{5000, 200_000, 10_000}, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
-			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120}, {TAPFD: 7},
+			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120, ECN: ECN{Kmax: 1_000_000}}, {TAPFD: 7},
 		}}
 	want.Hardware.Quantum = 8
 	if !reflect.DeepEqual(a, want) || a.IP.String() != "10.0.0.1" || osc.PPB != 1200 {

@@ -19,6 +19,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/opa/em"
 	"tapir/opa/mad"
+	"tapir/opa/sa"
 	"tapir/wire/frame"
 )
 
@@ -61,7 +62,7 @@ func Start(ctx context.Context, path string, cfg hficonf.EMConfig, env node.Env)
 	if m.mgr, err = NewManager(cfg, m.audit.note); err != nil {
 		return nil, errors.Join(err, m.audit.close())
 	}
-	agents := []mad.Agent{m.mgr, m.guests}
+	agents := []mad.Agent{m.mgr, sa.New(m.mgr), m.guests}
 	if cfg.FE != "" {
 		if m.fe, err = listenFE(cfg.FE, m.warn); err != nil {
 			return nil, errors.Join(err, m.audit.close())

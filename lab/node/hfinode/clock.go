@@ -71,7 +71,7 @@ func (h *HFI) ReceiveFabric(frames []*frame.Frame, now frame.Time) {
 	for i, f := range frames {
 		h.PTP.Sighted(f, now)
 		if taken, r := h.PTP.Take(f, false, now); taken || r != frame.DropNone {
-			f.ID, f.Stamp = h.port.Number(), h.common.PHC.At(port.PassedAt(f, now))
+			f.ID, f.Stamp = h.port.Number(), h.common.PHC.At(port.StampedAt(f, now))
 			notes, _ := h.common.Notes.Take()
 			if r != frame.DropNone {
 				h.common.Drops.Count(r)

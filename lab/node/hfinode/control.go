@@ -49,14 +49,21 @@ func (s *Control) Command(ctx context.Context, name string, args json.RawMessage
 	if answer, known, err := s.clock().Command(name, args); known {
 		return answer, err
 	}
+	if answer, known, err := s.madCommand(name, args); known {
+		return answer, err
+	}
 	return s.Control.Command(ctx, name, args)
 }
 
-// Perf runs a PTP instance; there are no other jobs.
+// Perf runs a PTP instance, or tells of MADs for programs; there are no other jobs.
 func (s *Control) Perf(job json.RawMessage, progress func(any), done func(any, error)) (func(), error) {
 	var kind struct{ Op string }
-	if json.Unmarshal(job, &kind) == nil && kind.Op == ptprun.Op {
+	known := json.Unmarshal(job, &kind) == nil
+	if known && kind.Op == ptprun.Op {
 		return s.clock().Perf(job, progress, done)
+	}
+	if known && kind.Op == ctl.MADOp {
+		return s.followMADs(progress)
 	}
 	return s.Control.Perf(job, progress, done)
 }

@@ -11,9 +11,10 @@ import (
 // All of it belongs to the loop's thread.
 type engine struct {
 	*HFI
-	node  *Node
-	hosts [maxHosts]*host // by frame.Port; 0 is the fabric
-	drops frame.Drops     // between host TAPs and vports
+	node     *Node
+	hosts    [maxHosts]*host // by frame.Port; 0 is the fabric
+	drops    frame.Drops     // between host TAPs and vports
+	programs programs        // under tapir run
 }
 
 // maxHosts is the number of values that a frame.Port has.

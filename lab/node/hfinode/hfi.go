@@ -27,6 +27,7 @@ type HFI struct {
 	vports *vnic.Port
 	sma    *sma.Agent
 	vema   *vema.Agent
+	tools  *sma.IB // for InfiniBand's tools
 	smLID  opa.LID // the fabric manager in charge, and the way to it
 	smSL   uint8
 	now    frame.Time
@@ -46,6 +47,8 @@ func NewHFI(cfg Config, env Env, agents ...mad.Agent) (*HFI, error) {
 	}
 	h.vports = vnic.NewPort(h.port, env.Pool)
 	h.sma, h.vema = sma.New(h), vema.New(h.vports, func(uint8) vnic.Policy { return c.Policy })
+	h.tools = sma.NewIB(h, h.portCounters)
+	h.port.Attach(h.tools)
 	if c.Managed {
 		h.port.Attach(h.sma)
 		h.port.Attach(h.vema)
@@ -95,8 +98,9 @@ func (h *HFI) Counters() []nodectl.Counter {
 	for _, c := range h.PTP.Counters() {
 		list = append(list, nodectl.Counter(c))
 	}
-	s, v := h.sma.Counters(), h.vema.Counters()
+	s, v, t := h.sma.Counters(), h.vema.Counters(), h.tools.Counters()
 	return append(list,
+		nodectl.Count("ib_mads", t.Gets), nodectl.Count("ib_mads_refused", t.Refused),
 		nodectl.Count("sma_gets", s.Gets), nodectl.Count("sma_sets", s.Sets), nodectl.Count("sma_refused", s.Refused),
 		nodectl.Count("vema_gets", v.Gets), nodectl.Count("vema_sets", v.Sets),
 		nodectl.Count("vema_refused", v.Refused), nodectl.Count("vema_malformed", v.Malformed),

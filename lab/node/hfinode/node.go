@@ -32,7 +32,7 @@ type Node struct {
 
 	cfg    Config
 	engine *engine
-	wire   *node.TAP
+	wire   tap.Queue
 	uplink *loop.Port
 	hosts  *hosts
 	tee    capture.Tee
@@ -65,12 +65,14 @@ func (n *Node) build(agents []mad.Agent) error {
 	if err := n.openFabric(); err != nil {
 		return err
 	}
+	n.engine = &engine{node: n}
+	agents = append(agents, &n.engine.programs)
 	h, err := NewHFI(n.cfg, Env{Pool: n.Loop.Pool(), Wire: n.uplink, Clock: n.Loop.Clock(), Observe: n.observe,
 		Now: n.Loop.Now}, agents...)
 	if err != nil {
 		return err
 	}
-	n.engine = &engine{HFI: h, node: n}
+	n.engine.HFI = h
 	h.vports.Observe(n.engine)
 	n.Loop.SetEngine(n.engine)
 	return nil
@@ -83,19 +85,25 @@ func (n *Node) observe(on bool) error {
 		n.uplink.Observe(nil)
 		return nil
 	}
-	var tunnels []tap.Tunnel
+	observe := n.Space.Observer(n.wire, tunnels()...)
+	if observe == nil {
+		return nil
+	}
+	o, err := observe()
+	if err != nil {
+		return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
+	}
+	n.uplink.Observe(o)
+	return nil
+}
+
+// tunnels are the framings in which packets hold PTP messages.
+func tunnels() (all []tap.Tunnel) {
 	for _, f := range []opa.Framing{opa.FramingNSH, opa.Framing88B5, opa.FramingGeneve} {
 		typ, at := f.Carries()
-		tunnels = append(tunnels, tap.Tunnel{EtherType: typ, At: at})
+		all = append(all, tap.Tunnel{EtherType: typ, At: at})
 	}
-	return n.Space.NS.Do(func() error {
-		o, err := tap.Observe(n.TAP(), tunnels...)
-		if err != nil {
-			return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
-		}
-		n.uplink.Observe(o)
-		return nil
-	})
+	return all
 }
 
 // bridgeAlias marks the bridges that HFIs have made.
@@ -126,12 +134,16 @@ func (n *Node) joinBridge() error {
 
 // openFabric opens the fabric TAP and makes it fit the packets.
 func (n *Node) openFabric() (err error) {
-	n.wire, err = n.Space.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD}, 1, &n.Undo)
+	if n.cfg.Wire != "" {
+		return n.openWire()
+	}
+	t, err := n.Space.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD}, 1, &n.Undo)
 	if err != nil {
 		return err
 	}
+	n.wire = t.Queues[0]
 	name, mtu := n.TAP(), n.cfg.Framing.MTU(n.cfg.MTU)
-	n.uplink = n.wire.AddTo(n.Loop, frame.Wire, mtu+ether.HeaderLen)[0]
+	n.uplink = t.AddTo(n.Loop, frame.Wire, mtu+ether.HeaderLen)[0]
 	d, err := n.Space.Links.Netdev(name)
 	if err != nil {
 		if n.cfg.TAPFD != 0 {
@@ -143,7 +155,7 @@ func (n *Node) openFabric() (err error) {
 		if err := n.Space.Links.SetMTU(name, mtu); err != nil {
 			return err
 		}
-		if !n.wire.Created() {
+		if !t.Created() {
 			n.Undo.Add(func() { n.Space.Links.SetMTU(name, d.MTU) })
 		}
 	}
@@ -152,10 +164,26 @@ func (n *Node) openFabric() (err error) {
 			return err
 		}
 	}
-	if n.wire.Created() {
+	if t.Created() {
 		n.Space.WithoutIPv6(name) // the kernel itself has nothing to say on the fabric
 	}
-	return n.wire.BringUp(d.Up)
+	return t.BringUp(d.Up)
+}
+
+// openWire opens what takes the place of the fabric TAP.
+func (n *Node) openWire() error {
+	w, err := n.Space.OpenWire(n.cfg.Wire, false, &n.Undo)
+	if err != nil {
+		return err
+	}
+	mtu := n.cfg.Framing.MTU(n.cfg.MTU)
+	if most := w.MTU(); most > 0 && most < mtu {
+		return fmt.Errorf("wire %s has room for packets of %d octets, and fabric_mtu %d needs %d: lower fabric_mtu",
+			n.cfg.Wire, most, n.cfg.MTU, mtu)
+	}
+	n.wire = w
+	n.uplink = n.Loop.AddQueue(frame.Wire, w, mtu+ether.HeaderLen)
+	return nil
 }
 
 // run starts the loop, follows the link state of the fabric TAP and the
@@ -167,7 +195,7 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	n.Undo.Add(stop)
-	if err := n.Watch(n.wire.Queues[0], n.carrier); err != nil {
+	if err := n.Watch(n.wire, n.carrier); err != nil {
 		return err
 	}
 	n.AwaitCarrier(ctx)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tapir/lab/conf/hficonf"
+	"tapir/lab/node"
 	"tapir/lab/node/nodectl"
 	"tapir/nic/view"
 	"tapir/opa/mad"
@@ -101,6 +102,7 @@ func (n *Node) tables() []nodectl.Table {
 		nodectl.Row("nic", n.row), nodectl.List("vport", n.vportRows), nodectl.List("mac", n.macRows),
 		nodectl.List("congestion", n.congestionRows),
 		nodectl.List("ethtool", n.ethtool), nodectl.List("counters", n.counters),
+		nodectl.List("wire", func() []node.WireRow { return node.WireRows(n.wire) }),
 		nodectl.List("params", func() []view.ParamInfo { return view.Params(n.engine.cfg.Clock.Params()) }),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"tapir/opa/cca"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
+	"tapir/wire/ib"
 )
 
 // The HFI port as its subnet management agent sees it. What the agent is told
@@ -24,6 +25,15 @@ func (h *HFI) PKeys() []uint16 { return h.port.PKeys() }
 
 // SetPKeys replaces it.
 func (h *HFI) SetPKeys(table []uint16) { _ = h.port.SetPKeys(table) } // as long as it was
+
+// portCounters are those of performance management.
+func (h *HFI) portCounters() ib.PortCounters {
+	c := h.port.Counts()
+	return ib.PortCounters{XmitData: c.TxBytes / 4, RcvData: c.RxBytes / 4, XmitPkts: c.TxPackets,
+		RcvPkts: c.RxPackets, UnicastXmit: c.TxPackets, UnicastRcv: c.RxPackets, RcvErrors: c.RxDrops.Total(),
+		XmitDiscards: c.TxDrops.Total(),
+		Downed:       c.LinkDown}
+}
 
 // SetLID gives the port its LID.
 func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {

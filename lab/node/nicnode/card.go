@@ -31,9 +31,9 @@ type card struct {
 	turns sync.Mutex
 }
 
-// cardPort is a port with its TAP. It belongs to the loop's thread.
+// cardPort is a port with its TAP or wire. It belongs to the loop's thread.
 type cardPort struct {
-	tap      *node.TAP
+	queue    tap.Queue // nil: the port is not open
 	port     *loop.Port
 	up       bool
 	nodes    []*Node
@@ -77,7 +77,7 @@ func (c *card) start(cfg *nicconf.Config, env node.Env) (err error) {
 		return err
 	}
 	for _, i := range c.cfg.Functions {
-		if c.ports[i].tap == nil {
+		if c.ports[i].queue == nil {
 			if err := c.openPort(i, cfg.Vnet()); err != nil {
 				return err
 			}
@@ -87,22 +87,52 @@ func (c *card) start(cfg *nicconf.Config, env node.Env) (err error) {
 	c.Run()
 	for i := range c.ports {
 		p := &c.ports[i]
-		if p.tap == nil {
+		if p.queue == nil {
 			continue
 		}
-		if err := c.Watch(p.tap.Queues[0], func(up bool, now frame.Time) { p.carrier(up, now) }); err != nil {
+		if err := c.Watch(p.queue, func(up bool, now frame.Time) { p.carrier(up, now) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openPort opens the TAP of a port.
-func (c *card) openPort(i int, vnet bool) error {
-	of, p, mtu := &c.cfg.Ports[i], &c.ports[i], c.cfg.MTU+c.cfg.TagLen()
-	t, err := c.Space.OpenTAP(tap.Config{Name: of.TAP, Vnet: vnet}, 1, &c.Undo)
+// openPort opens the TAP or the wire of a port.
+func (c *card) openPort(i int, vnet bool) (err error) {
+	p, mtu := &c.ports[i], c.cfg.MTU+c.cfg.TagLen()
+	if text := c.cfg.Ports[i].Wire; text != "" {
+		p.queue, err = c.openWire(text, vnet, mtu)
+	} else {
+		p.queue, err = c.openTAP(&c.cfg.Ports[i], vnet, mtu)
+	}
 	if err != nil {
 		return err
+	}
+	c.most = mtu + linkHeaders
+	p.port = c.Loop.AddQueue(frame.Port(i), p.queue, c.most)
+	p.port.Report()
+	c.npar.Connect(i, p.port)
+	return nil
+}
+
+// openWire opens what takes the place of a port's TAP.
+func (c *card) openWire(text string, vnet bool, mtu int) (tap.Queue, error) {
+	w, err := c.Space.OpenWire(text, vnet, &c.Undo)
+	if err != nil {
+		return nil, err
+	}
+	if most := w.MTU(); most > 0 && most < mtu {
+		return nil, fmt.Errorf("wire %s has room for packets of %d octets, and the card needs %d: lower mtu, or raise "+
+			"that of the way", text, most, mtu)
+	}
+	return w, nil
+}
+
+// openTAP opens the TAP of a port.
+func (c *card) openTAP(of *nicconf.Port, vnet bool, mtu int) (tap.Queue, error) {
+	t, err := c.Space.OpenTAP(tap.Config{Name: of.TAP, Vnet: vnet}, 1, &c.Undo)
+	if err != nil {
+		return nil, err
 	}
 	info, err := c.Space.Links.Get(t.Name())
 	switch {
@@ -121,13 +151,9 @@ func (c *card) openPort(i int, vnet bool) error {
 	}
 	if err != nil {
 		t.Close()
-		return err
+		return nil, err
 	}
-	p.tap, p.port = t, c.Loop.AddQueue(frame.Port(i), t.Queues[0], mtu+linkHeaders)
-	p.port.Report()
-	c.most = mtu + linkHeaders
-	c.npar.Connect(i, p.port)
-	return nil
+	return t.Queues[0], nil
 }
 
 // carrier tells the functions of the port.
@@ -152,11 +178,11 @@ func (c *card) port(p frame.Port, fn int) frame.Port {
 // buildFunction makes everything of a function up to the first frame.
 func (n *Node) buildFunction(env *nic.Env) (err error) {
 	c, p := n.card, &n.card.ports[n.cfg.Port]
-	n.wire = p.tap.Queues[0]
+	n.wire = p.queue
 	if n.cfg.HostTAP == "" {
 		err = n.checkClash()
-		if of := c.cfg.Ports[n.cfg.Port]; len(of.TAPIP) == 0 {
-			n.hintAddresses(p.tap.Name(), nil)
+		if of := c.cfg.Ports[n.cfg.Port]; of.Wire == "" && len(of.TAPIP) == 0 {
+			n.hintAddresses(p.queue.Name(), nil)
 		}
 	} else {
 		if n.cfg.Engines() > 1 {
@@ -172,10 +198,10 @@ func (n *Node) buildFunction(env *nic.Env) (err error) {
 	slot := c.npar.Slot(n.cfg.Function)
 	env.Wire, env.Line, env.Tagged = slot, slot.Line(), slot.SetTag
 	env.Device, env.Function, env.Port = c.device, n.cfg.Function, n.cfg.Port
-	env.Laser = func(on bool) {
-		_ = p.tap.SetCarrier(on) // a kernel that cannot: the other end does not notice
+	env.Laser = func(on bool) { setCarrier(p.queue, on) }
+	if n.Space.Observer(p.queue) != nil {
+		env.Observe = n.observePort
 	}
-	env.Observe = n.observePort
 	cfg := n.device()
 	n.newVFs(env)
 	if lost := n.DoWait(func(frame.Time) {

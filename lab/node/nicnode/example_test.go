@@ -157,7 +157,7 @@ func Example_fastRegister() {
 	show("server", wc)
 	fmt.Printf("%q %q, STag invalidated: %v\n", arena[9*4096-6:9*4096], arena[2*4096:2*4096+16], wc.WithInv && wc.Invalidated == mr.RKey())
 
-	// Invalid again, it may be registered anew; a server that does not want to
+	// Invalid again, it may be registered again; a server that does not want to
 	// wait for the client uses OpLocalInv.
 	server.send(
 		verbs.SendWR{ID: 3, Opcode: verbs.OpRegMR, Flags: verbs.Signaled, Reg: &verbs.FastReg{MR: mr, Key: 0x56,

@@ -101,9 +101,7 @@ func (n *Node) plug(up bool) {
 		return // neighbors use the wire, too
 	}
 	n.Do(func(frame.Time) {
-		if t, ok := n.wire.(*tap.TAP); ok {
-			_ = t.SetCarrier(up) // fails only on a TAP that is gone, which ends the loop
-		}
+		setCarrier(n.wire, up)
 	})
 }
 
@@ -124,18 +122,19 @@ func (f *follower) followMTU(d link.Netdev) error {
 
 // setMTU changes the NIC and its wire.
 func (n *Node) setMTU(mtu int) (err error) {
-	wire, links := n.wire.(*tap.TAP), n.Space.Links
 	if mtu < ip.MinMTU || mtu > fastlinq.MaxHostMTU {
 		return fmt.Errorf("MTU %d: want %d to %d", mtu, ip.MinMTU, fastlinq.MaxHostMTU)
 	}
-	if has, err := links.MTU(wire.Name()); err == nil && has < mtu || wire.Created() && n.card == nil {
-		if !wire.Created() {
-			return fmt.Errorf("MTU %d is more than the %d of %s: run `ip link set dev %s mtu %d`", mtu, has,
-				wire.Name(), wire.Name(), mtu)
+	switch wire := n.wire.(type) {
+	case *tap.TAP:
+		err = n.setTAPMTU(wire, mtu)
+	case tap.Wire:
+		if most := wire.MTU(); most > 0 && mtu > most {
+			err = fmt.Errorf("MTU %d: wire %s has room for %d", mtu, wire.Name(), most)
 		}
-		if err := links.SetMTU(wire.Name(), mtu); err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	_ = n.DoWait(func(now frame.Time) { // fails if the node ends
 		n.ports.SetMaxFrame(mtu + linkHeaders)
@@ -144,6 +143,21 @@ func (n *Node) setMTU(mtu int) (err error) {
 		err = n.Device.SetMTU(mtu, now)
 	})
 	return err
+}
+
+// setTAPMTU raises the MTU of a TAP that is too small, and lowers that of one that was made for
+// the NIC alone.
+func (n *Node) setTAPMTU(wire *tap.TAP, mtu int) error {
+	links, name := n.Space.Links, wire.Name()
+	has, err := links.MTU(name)
+	if (err != nil || has >= mtu) && (!wire.Created() || n.card != nil) {
+		return nil
+	}
+	if !wire.Created() {
+		return fmt.Errorf("MTU %d is more than the %d of %s: run `ip link set dev %s mtu %d`", mtu, has, name, name,
+			mtu)
+	}
+	return links.SetMTU(name, mtu)
 }
 
 func (f *follower) followMAC(d link.Netdev) (err error) {

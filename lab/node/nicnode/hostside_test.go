@@ -330,7 +330,7 @@ func (w *hostWorld) lossless() {
 	w.t.Helper()
 	c := w.counters()
 	for _, name := range []string{"rx_drop_host_queue_full", "tx_drop_transmit_queue_full", "rx_drop_oversize", "rx_drop_malformed",
-		"rx_drop_truncated", "rx_drop_impossible_offload", "rx_drop_no_active_vport", "rx_drop_not_our_mac", "rx_drop_wrong_vlan"} {
+		"rx_drop_truncated", "tx_drop_impossible_offload", "rx_drop_no_active_vport", "rx_drop_not_our_mac", "rx_drop_wrong_vlan"} {
 		if n, known := c[name]; n != 0 || !known {
 			w.t.Errorf("%s %d", name, n)
 		}

@@ -19,7 +19,6 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/loop"
 	"tapir/nic/tap"
-	"tapir/nic/tap/tunnel"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -184,7 +183,7 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 		}
 	}
 	if n.cfg.Wire != "" {
-		return n.openTunnel(env)
+		return n.openWire(env)
 	}
 	t, err := n.Space.OpenTAP(tap.Config{Name: n.cfg.TAP, FD: n.cfg.TAPFD, Vnet: n.cfg.Vnet()}, 1, &n.Undo)
 	if err != nil {
@@ -198,55 +197,58 @@ func (n *Node) openTAPs(env *nic.Env) (err error) {
 	n.wire = t.Queues[0]
 	port := n.attach(frame.Wire, n.wire, max(mtu, n.cfg.MTU))
 	env.Wire = port
-	env.Laser = func(on bool) {
-		_ = t.SetCarrier(on) // a kernel that cannot: the other end does not notice
-	}
+	env.Laser = func(on bool) { setCarrier(n.wire, on) }
 	if !n.Env().LoopStamps {
 		env.Observe = func(on bool) error { return n.observe(port, on) }
 	}
 	return nil
 }
 
-// openTunnel opens the socket that is the wire. The MTU is at most what the way to the peer
+// openWire opens what takes the place of the TAP. The MTU is at most what the way to the peer
 // has room for.
-func (n *Node) openTunnel(env *nic.Env) error {
-	spec, err := tunnel.Parse(n.cfg.Wire)
+func (n *Node) openWire(env *nic.Env) error {
+	w, err := n.Space.OpenWire(n.cfg.Wire, n.cfg.Vnet(), &n.Undo)
 	if err != nil {
-		return fmt.Errorf("%s: wire: %w", n.cfg.Name, err)
-	}
-	var w *tunnel.Wire
-	if err := n.Space.NS.Do(func() (err error) {
-		w, err = tunnel.Open(spec, n.cfg.Vnet())
-		return err
-	}); err != nil {
-		return fmt.Errorf("%s: wire: %w", n.cfg.Name, err)
+		return fmt.Errorf("%s: %w", n.cfg.Name, err)
 	}
 	n.wire = w
-	n.Undo.Add(func() { w.Close() })
-	if n.mtu > w.MTU() {
-		return fmt.Errorf("%s: mtu %d: the way to %v has room for %d: leave out mtu, or raise that of the way",
-			n.cfg.Name, n.mtu, spec.Remote, w.MTU())
+	if most := w.MTU(); most > 0 {
+		if n.mtu > most {
+			return fmt.Errorf("%s: mtu %d: wire %s has room for %d: leave out mtu, or raise that of the way",
+				n.cfg.Name, n.mtu, n.cfg.Wire, most)
+		}
+		n.cfg.MTU = min(n.cfg.MTU, most)
 	}
-	n.cfg.MTU = min(n.cfg.MTU, w.MTU())
-	env.Wire = n.attach(frame.Wire, w, n.cfg.MTU)
+	if s, ok := w.(interface{ Station() ether.Addr }); ok && n.cfg.MAC == (ether.Addr{}) {
+		n.cfg.MAC = s.Station()
+	}
+	port := n.attach(frame.Wire, w, n.cfg.MTU)
+	env.Wire, env.Laser = port, func(on bool) { setCarrier(w, on) }
+	if n.Space.Observer(w) != nil && !n.Env().LoopStamps {
+		env.Observe = func(on bool) error { return n.observe(port, on) }
+	}
 	return nil
 }
 
-// observe starts or ends the observation of the wire TAP. It runs on the
-// loop's thread.
+// setCarrier shows the other end of a wire, if it can notice, whether this one is plugged in.
+func setCarrier(wire tap.Queue, on bool) {
+	if c, ok := wire.(tap.Carrier); ok {
+		_ = c.SetCarrier(on) // fails on a kernel that cannot, or a TAP that is gone, which ends the loop
+	}
+}
+
+// observe starts or ends the observation of the wire. It runs on the loop's thread.
 func (n *Node) observe(p *loop.Port, on bool) error {
 	if !on {
 		p.Observe(nil)
 		return nil
 	}
-	return n.Space.NS.Do(func() error {
-		o, err := tap.Observe(n.wire.Name())
-		if err != nil {
-			return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
-		}
-		p.Observe(o)
-		return nil
-	})
+	o, err := n.Space.Observer(n.wire)()
+	if err != nil {
+		return fmt.Errorf("%s: PTP: %w", n.cfg.Name, err)
+	}
+	p.Observe(o)
+	return nil
 }
 
 // run starts the loop and follows the kernel's interfaces.
@@ -293,6 +295,9 @@ func (n *Node) Config() Config { return n.cfg }
 // TAP is the name of the interface, or of the end of a wire in memory.
 func (n *Node) TAP() string { return n.wire.Name() }
 
+// Wire is what the wire counts, a list; none on a TAP. It belongs to the loop's thread.
+func (n *Node) Wire() any { return node.WireRows(n.wire) }
+
 // HostTAP is the name of the host TAP; empty: there is none.
 func (n *Node) HostTAP() string {
 	if n.host == nil {
@@ -301,7 +306,7 @@ func (n *Node) HostTAP() string {
 	return n.host.tap.Name()
 }
 
-// WireKind is "tap", "wire" of one through a socket, or "mem" on a wire in memory.
+// WireKind is "tap", "wire" of one that takes its place, or "mem" on a wire in memory.
 func (n *Node) WireKind() string {
 	switch {
 	case n.cfg.Wire != "":
@@ -321,7 +326,7 @@ func (n *Node) Hints() []string { return n.hints }
 func (n *Node) Ready() string {
 	ips := cmp.Or(strings.Join(node.Texts(n.cfg.Addrs()), ","), "none")
 	return fmt.Sprintf("ready %s mac=%v ip=%s %s=%s frames=%s",
-		n.cfg.Name, n.Device.Config().MAC, ips, n.WireKind(), n.TAP(), n.cfg.Frames)
+		n.cfg.Name, n.Device.Config().MAC, ips, n.WireKind(), cmp.Or(n.cfg.Wire, n.TAP()), n.cfg.Frames)
 }
 
 // Drops counts the frames that were lost between the loop and the TAPs, wire

@@ -87,11 +87,11 @@ func TestTunnelToKernel(t *testing.T) {
 func TestTunnelRefused(t *testing.T) {
 	near, _, _ := cable(t, 1400)
 	for want, c := range map[string]Config{
-		"wire takes the place of a TAP":               {Wire: "udp::7000,192.0.2.2:7000", TAP: "tap0"},
-		"the way to 192.0.2.2:4789 has room for 1350": {Wire: "vxlan:1,192.0.2.2", MTU: 1500},
-		"bind to 192.0.2.7:7000":                      {Wire: "udp:192.0.2.7:7000,192.0.2.2:7000"},
-		"connect to 198.51.100.1:7000":                {Wire: "udp::7000,198.51.100.1:7000"},
-		"wire: expected":                              {Wire: "udp:7000"},
+		"wire takes the place of a TAP":            {Wire: "udp::7000,192.0.2.2:7000", TAP: "tap0"},
+		"wire vxlan:1,192.0.2.2 has room for 1350": {Wire: "vxlan:1,192.0.2.2", MTU: 1500},
+		"bind to 192.0.2.7:7000":                   {Wire: "udp:192.0.2.7:7000,192.0.2.2:7000"},
+		"connect to 198.51.100.1:7000":             {Wire: "udp::7000,198.51.100.1:7000"},
+		"wire: expected":                           {Wire: "udp:7000"},
 	} {
 		c.IP = prefixes("10.0.0.1/24")
 		if n, err := Start(t.Context(), c, node.Env{NS: near}); err == nil || !strings.Contains(err.Error(), want) {

@@ -27,6 +27,7 @@ type vfs struct {
 
 	mu    sync.Mutex // of a change of their number
 	hosts []*vfHost
+	turn  int // the host TAP without news that is looked at next
 }
 
 // vfHost is the host TAP of a VF, in a namespace of its own.
@@ -34,7 +35,9 @@ type vfHost struct {
 	node.Space
 	id    int
 	index int         // of the interface; 0: it is closed
+	heard int         // the index that the kernel tells news of
 	name  string      // that it has now
+	news  atomic.Bool // VF or interface have changed
 	lost  atomic.Bool // it is gone, with a namespace that it was moved to
 	away  bool        // it was moved to another namespace
 	tap   *node.TAP
@@ -218,7 +221,10 @@ func (v *vfs) attach(h *vfHost, set fastlinq.VFSet, given bool) error {
 	err := vf.Open(fastlinq.VFNetdev{Name: h.tap.Name(), Host: vfLink{h.ports}, Vnet: n.cfg.HostVnet(),
 		Queues: n.cfg.SRIOV.Queues, MTU: n.cfg.MTU,
 		Carrier: func(up bool) { _ = h.tap.SetCarrier(up) }, // fails only on a TAP that is gone
-		Address: func(ether.Addr) { n.Poke() }})
+		Address: func(ether.Addr) {
+			h.news.Store(true)
+			n.Poke()
+		}})
 	h.mac = vf.MAC()
 	return err
 }
@@ -240,8 +246,11 @@ func (v *vfs) ready(h *vfHost, want nicconf.VF) error {
 		return err
 	}
 	index := h.index
+	h.heard = index
+	h.news.Store(true)
 	stop, err := h.Links.Follow(func(d link.Netdev) {
 		if d.Index == index {
+			h.news.Store(true)
 			v.n.Poke()
 		}
 	})
@@ -252,12 +261,14 @@ func (v *vfs) ready(h *vfHost, want nicconf.VF) error {
 }
 
 // round brings VFs and their interfaces together: what the PF sets wins, then what the
-// interface has; what a VF cannot be is taken back there.
+// interface has; what a VF cannot be is taken back there. It looks at those with news, at
+// those that the kernel tells no news of, and at one other, for what was missed.
 func (v *vfs) round() {
 	if v == nil || !v.mu.TryLock() {
 		return
 	}
 	defer v.mu.Unlock()
+	v.turn = (v.turn + 1) % max(1, len(v.hosts))
 	for i, h := range v.hosts {
 		if h.lost.Swap(false) {
 			if err := v.renew(i); err != nil {
@@ -265,7 +276,7 @@ func (v *vfs) round() {
 			}
 			continue
 		}
-		if h.index == 0 {
+		if h.index == 0 || !h.news.Swap(false) && !h.away && h.index == h.heard && i != v.turn {
 			continue
 		}
 		err := h.look(func(s node.Space, d link.Netdev) error {
@@ -273,6 +284,7 @@ func (v *vfs) round() {
 			return v.follow(h, s.Links, d)
 		})
 		if err != nil {
+			h.news.Store(true)
 			v.n.Warn("VF %d: %v", h.id, err)
 		}
 	}

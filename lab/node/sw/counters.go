@@ -30,6 +30,9 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 		if s.cfg.FECNThreshold > 0 || s.agent.setting.Threshold > 0 || c.Marked > 0 {
 			add(name+"tx_fecn", c.Marked)
 		}
+		if s.ports[i].red.Kmax > 0 {
+			add(name+"tx_ecn_marked", c.CE)
+		}
 		if f := &s.ports[i].flow; f.Rx || f.Tx {
 			add(name+"rx_pause_frames", f.Received)
 			add(name+"tx_pause_frames", f.Sent)

@@ -8,7 +8,7 @@
 //     learned; PTP messages are shown to the clock, which may keep them.
 //  2. forward: the frame, or copies of it, into the queues of its egress
 //     ports, each with a delay of its own. A packet of Omni-Path that finds a
-//     queue full beyond the threshold gets FECN.
+//     queue full beyond the threshold gets FECN, a packet of IP CE.
 //  3. Poll: what is due leaves; a transparent clock corrects it as it does.
 //
 // Switch is pure and runs in virtual time or, by a Node, on TAPs.
@@ -41,8 +41,11 @@ type PortCounts struct {
 	TxFrames, TxOctets uint64
 	Flooded            uint64 // received for an unknown or group address
 	Marked             uint64 // packets of Omni-Path that got FECN
+	CE                 uint64 // frames of IP that got CE
 	Queued             int    // frames that wait
+	QueuedOctets       int    // octets of them
 	QueueMost          uint64 // frames that have waited at a time, at most
+	QueueMostOctets    uint64 // octets likewise
 	RxDrops, TxDrops   frame.Drops
 }
 
@@ -64,6 +67,8 @@ type port struct {
 	line
 	link   frame.Link
 	queue  []waiting // ordered by at
+	queued int       // octets in queue
+	red    red
 	rng    *rand.Rand
 	delay  swconf.Delay
 	counts PortCounts
@@ -109,6 +114,7 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 		if d := cfg.Ports[i].Delay; d != nil {
 			s.ports[i].delay = *d
 		}
+		s.ports[i].red = newRED(&s.cfg, i)
 		s.unite(i)
 	}
 	s.agent = s.newAgent()
@@ -231,6 +237,9 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	if p.threshold > 0 && swconf.Congested(p.threshold, len(p.queue), s.cfg.Queue) {
 		p.markFECN(f)
 	}
+	if p.red.marks(p.queued) && markCE(f) {
+		p.counts.CE++
+	}
 	at := now.Add(p.delay.Draw(p.rng))
 	if n := len(p.queue); n > 0 {
 		at = max(at, p.queue[n-1].at)
@@ -240,7 +249,9 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 		s.busy = slices.Insert(s.busy, i, out)
 	}
 	p.queue = append(p.queue, waiting{at, f, t, in})
+	p.queued += f.Len()
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
+	p.counts.QueueMostOctets = max(p.counts.QueueMostOctets, uint64(p.queued))
 }
 
 // markFECN sets FECN in a packet of Omni-Path that meets congestion, if its turn has come.
@@ -287,6 +298,7 @@ func (s *Switch) drain(out int, now frame.Time) frame.Time {
 	for n < len(p.queue) && p.queue[n].at <= now && p.link.Room() > 0 && p.takes(p.queue[n].f) {
 		w := p.queue[n]
 		n++
+		p.queued -= w.f.Len()
 		if w.tag.IsZero() {
 			s.transmit(out, w.f)
 		} else {
@@ -328,7 +340,7 @@ func (s *Switch) departed(id uint64, at frame.Time) (again bool) {
 // Counts are the counters of a port.
 func (s *Switch) Counts(port int) PortCounts {
 	c := s.ports[port].counts
-	c.Queued = len(s.ports[port].queue)
+	c.Queued, c.QueuedOctets = len(s.ports[port].queue), s.ports[port].queued
 	return c
 }
 

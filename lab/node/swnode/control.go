@@ -1,6 +1,7 @@
 package swnode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,11 +10,13 @@ import (
 	"slices"
 
 	"tapir/lab/conf/swconf"
+	"tapir/lab/node"
 	"tapir/lab/node/nodectl"
 	"tapir/lab/node/sw"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
+	"tapir/nic/tap/wires"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -37,19 +40,22 @@ type switchRow struct {
 
 // portRow is one port.
 type portRow struct {
-	Port      string `json:"port"`
-	TAP       string `json:"tap"`
-	State     string `json:"state"`      // of a boundary clock's port
-	LinkDelay string `json:"link_delay"` // measured by a peer-to-peer clock
-	RxFrames  uint64 `json:"rx_frames"`
-	TxFrames  uint64 `json:"tx_frames"`
-	RxOctets  uint64 `json:"rx_octets"`
-	TxOctets  uint64 `json:"tx_octets"`
-	Flooded   uint64 `json:"flooded"`
-	Queued    int    `json:"queued"`
-	QueueMost uint64 `json:"queue_most"`
-	RxDrops   uint64 `json:"rx_drops"`
-	TxDrops   uint64 `json:"tx_drops"`
+	Port            string `json:"port"`
+	TAP             string `json:"tap"`
+	State           string `json:"state"`      // of a boundary clock's port
+	LinkDelay       string `json:"link_delay"` // measured by a peer-to-peer clock
+	RxFrames        uint64 `json:"rx_frames"`
+	TxFrames        uint64 `json:"tx_frames"`
+	RxOctets        uint64 `json:"rx_octets"`
+	TxOctets        uint64 `json:"tx_octets"`
+	Flooded         uint64 `json:"flooded"`
+	Queued          int    `json:"queued"`
+	QueueMost       uint64 `json:"queue_most"`
+	QueuedOctets    int    `json:"queued_bytes"`
+	QueueMostOctets uint64 `json:"queue_most_bytes"`
+	CE              uint64 `json:"ecn_marked"`
+	RxDrops         uint64 `json:"rx_drops"`
+	TxDrops         uint64 `json:"tx_drops"`
 }
 
 func (n *Node) row(now frame.Time) switchRow {
@@ -92,9 +98,11 @@ func (n *Node) portRows() []portRow {
 	for i := range list {
 		c := n.sw.Counts(i)
 		rx, tx := n.drops(i)
-		list[i] = portRow{Port: n.cfg.Ports[i].Name, TAP: n.cfg.Ports[i].TAP, State: "-", LinkDelay: "-",
+		list[i] = portRow{Port: n.cfg.Ports[i].Name, TAP: cmp.Or(n.cfg.Ports[i].TAP, n.cfg.Ports[i].Wire),
+			State: "-", LinkDelay: "-",
 			RxFrames: c.RxFrames, TxFrames: c.TxFrames, RxOctets: c.RxOctets, TxOctets: c.TxOctets, Flooded: c.Flooded,
-			Queued: c.Queued, QueueMost: c.QueueMost, RxDrops: rx.Total(), TxDrops: tx.Total()}
+			Queued: c.Queued, QueueMost: c.QueueMost, QueuedOctets: c.QueuedOctets, QueueMostOctets: c.QueueMostOctets,
+			CE: c.CE, RxDrops: rx.Total(), TxDrops: tx.Total()}
 		if b := n.sw.Instance(); b != nil {
 			list[i].State = b.State(i).String()
 		}
@@ -117,6 +125,7 @@ func (n *Node) Served(stop func()) ctl.NIC {
 		nodectl.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
 		nodectl.List("port", n.portRows),
 		nodectl.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
+		nodectl.List("wire", func() []node.WireRow { return node.WireRows(n.wires...) }),
 		nodectl.List("counters", n.counters)), n}
 }
 
@@ -158,7 +167,9 @@ func (s *control) negotiate(args json.RawMessage) (any, error) {
 	if err := json.Unmarshal(args, &e); err != nil {
 		return nil, ctl.BadRequest(err)
 	}
-	i := slices.IndexFunc(s.n.cfg.Ports, func(p swconf.PortConfig) bool { return p.TAP == e.Port })
+	i := slices.IndexFunc(s.n.cfg.Ports, func(p swconf.PortConfig) bool {
+		return cmp.Or(p.TAP, wires.Interface(p.Wire), p.Wire) == e.Port
+	})
 	if i < 0 {
 		return nil, &ctl.Error{What: fmt.Sprintf("%s has no port %q", s.n.cfg.Name, e.Port)}
 	}

@@ -2,6 +2,7 @@
 package swnode
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/node/sw"
+	"tapir/nic/loop"
 	"tapir/nic/tap"
 	"tapir/ptp/clock"
 	"tapir/wire/ether"
@@ -24,6 +26,7 @@ type Node struct {
 	sw    *sw.Switch
 	phc   *clock.PHC
 	ports node.Ports
+	wires []tap.Queue
 }
 
 // Start opens the TAPs of cfg and runs the switch. An error is one line, and
@@ -76,6 +79,9 @@ func (n *Node) openPort(i int) error {
 	if err != nil {
 		return err
 	}
+	if p.Wire != "" {
+		return n.openWire(space, p.Wire, frame.Port(i))
+	}
 	t, err := space.OpenTAP(tap.Config{Name: p.TAP, FD: p.TAPFD}, 1, &n.Undo)
 	if err != nil {
 		return err
@@ -86,20 +92,43 @@ func (n *Node) openPort(i int) error {
 		t.Close()
 		return err
 	}
-	const tags = 2 * ether.TagLen
 	port := t.AddTo(n.Loop, frame.Port(i), d.MTU+ether.HeaderLen+tags)[0]
 	n.ports = append(n.ports, port)
 	if err := t.BringUp(d.Up); err != nil {
 		return err
 	}
+	return n.stamp(space, port, t.Queues[0])
+}
+
+// tags are what a frame may have besides its Ethernet header, in octets.
+const tags = 2 * ether.TagLen
+
+// longestPacket is more than any packet on a wire without an MTU.
+const longestPacket = 16000
+
+// openWire opens a wire that takes the place of a port's TAP.
+func (n *Node) openWire(space node.Space, text string, at frame.Port) error {
+	w, err := space.OpenWire(text, false, &n.Undo)
+	if err != nil {
+		return err
+	}
+	port := n.Loop.AddQueue(at, w, cmp.Or(w.MTU(), longestPacket)+ether.HeaderLen+tags)
+	n.ports, n.wires = append(n.ports, port), append(n.wires, w)
+	return n.stamp(space, port, w)
+}
+
+// stamp has PTP messages observed that pass a port of a clock.
+func (n *Node) stamp(space node.Space, port *loop.Port, q tap.Queue) error {
 	if n.cfg.Mode == swconf.Plain {
 		return nil
 	}
-	var o *tap.Observer
-	if err := space.NS.Do(func() error { o, err = tap.Observe(p.TAP); return err }); err != nil {
-		return err
+	if observe := space.Observer(q); observe != nil {
+		o, err := observe()
+		if err != nil {
+			return err
+		}
+		port.Observe(o)
 	}
-	port.Observe(o)
 	port.Report()
 	return nil
 }

@@ -12,6 +12,7 @@
 package real
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,21 +49,25 @@ type Bed struct {
 
 // bed is the world of a lab: it implements steps.World.
 type bed struct {
-	lab     *topo.Lab
-	opt     Options
-	dir     string // of the control sockets; what this process makes goes with it
-	files   string // of captures
-	start   time.Time
-	nodes   map[string]*node
-	order   []*node // as in the file, those that were made
-	links   map[string]*cable
-	cables  []*cable           // as in the file, those that were made
-	started []*process.Process // of steps
-	log     *steps.Log
-	undo    lifecycle.Undo
-	ending  sync.Once
-	ptp     context.Context // of the PTP instances
-	endPTP  func()          // nil before startPTP
+	lab   *topo.Lab
+	opt   Options
+	dir   string // of the control sockets; what this process makes goes with it
+	files string // of captures
+	// socketDir has the control sockets of nodes that somebody else has started;
+	// empty: those in dir.
+	socketDir string
+	start     time.Time
+	nodes     map[string]*node
+	order     []*node // as in the file, those that were made
+	links     map[string]*cable
+	cables    []*cable           // as in the file, those that were made
+	wires     int                // that were made
+	started   []*process.Process // of steps
+	log       *steps.Log
+	undo      lifecycle.Undo
+	ending    sync.Once
+	ptp       context.Context // of the PTP instances
+	endPTP    func()          // nil before startPTP
 }
 
 // Run runs a lab from its start to its end. The error says why its result could
@@ -123,6 +128,9 @@ func (b *bed) build(ctx context.Context) error {
 		return err
 	}
 	b.undo.Add(b.log.Close)
+	if err := Prepare(ctx, b.log.Voice("peer", b.opt.Echo), b.lab); err != nil {
+		return err
+	}
 	for i := range b.lab.Nodes {
 		n := &b.lab.Nodes[i]
 		if b.nodes[n.Name], err = b.addNode(n); err != nil {
@@ -144,11 +152,7 @@ func (b *bed) build(ctx context.Context) error {
 
 // startNodes starts the processes side by side and waits until frames pass.
 func (b *bed) startNodes(ctx context.Context) error {
-	limit, err := b.startLimit()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, b.startLimit())
 	defer cancel()
 	return lifecycle.Each(b.order, func(n *node) error {
 		if err := n.start(ctx, b); err != nil {
@@ -162,8 +166,10 @@ func (b *bed) startNodes(ctx context.Context) error {
 const startWithin = 30 * time.Second
 
 // env makes programs find the lab's NICs, and Collect find the programs.
-func (b *bed) env() []string {
-	env := []string{"XDG_RUNTIME_DIR=" + b.dir, marker + "=" + b.dir}
+func (b *bed) env() (env []string) {
+	if b.socketDir == "" {
+		env = []string{"XDG_RUNTIME_DIR=" + b.dir, marker + "=" + b.dir}
+	}
 	if dir, name := filepath.Split(b.opt.Tapir); name == "tapir" { // shells of steps find it, too
 		env = append(env, "PATH="+filepath.Clean(dir)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	}
@@ -177,7 +183,7 @@ func (b *bed) spawn(n *node, name string, argv []string) (*process.Process, erro
 	return process.Start(context.Background(), n.ns, o)
 }
 
-func (b *bed) sockets() string { return filepath.Join(b.dir, "tapir") }
+func (b *bed) sockets() string { return cmp.Or(b.socketDir, filepath.Join(b.dir, "tapir")) }
 
 // dial reaches a node's process. Without it, no condition of the node can come
 // true.
@@ -233,6 +239,9 @@ func (b *bed) End(_ context.Context, r *result.Result) error {
 	err := b.end()
 	for i := range r.Links {
 		l := &r.Links[i]
+		if b.links[l.Name] == nil {
+			continue
+		}
 		l.Counts = b.LinkCounts(l.Name)
 		if b.opt.Out != "" && b.Captured(l.Name) {
 			l.Capture = capture.LabFile
@@ -247,7 +256,7 @@ func (b *bed) End(_ context.Context, r *result.Result) error {
 }
 
 // Captured implements steps.World.
-func (b *bed) Captured(link string) bool { return b.links[link].part != nil }
+func (b *bed) Captured(link string) bool { return b.links[link] != nil && b.links[link].part != nil }
 
 // Close implements steps.World.
 func (b *bed) Close() {

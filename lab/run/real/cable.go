@@ -16,12 +16,12 @@ type cable struct {
 	*topo.Link
 	wire  *link.Cable
 	ends  [2]*node
-	taps  [2]*tap.TAP
+	far   [2]tap.Queue       // where the cable ends, each in the namespace of the node
 	fault [2]link.Impairment // now, of frames from either end, as if it were up
 	down  bool
 	mtu   int       // octets of IP
 	part  *part     // of the lab's capture; nil if there is none
-	ports [2]string // TAPs of ends that have one
+	ports [2]string // names that nodes have for their ends; empty: the kernel's
 	talks negotiations
 }
 
@@ -41,30 +41,27 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 	}
 	for i, n := range c.ends {
 		var err error
-		if c.taps[i], err = n.plug(t, mtu, vnet); err != nil {
+		if c.ports[i], c.far[i], err = b.plug(n, t, mtu, vnet); err != nil {
 			if i == 1 {
-				c.taps[0].Close()
+				c.far[0].Close()
 			}
 			return nil, err
-		}
-		if ports := len(n.ports); ports > 0 {
-			c.ports[i] = n.ports[ports-1]
 		}
 		if n.Kind == topo.NIC && n.NIC.MTU == 0 && t.MTU != 0 {
 			n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
 		}
 	}
-	cfg := link.CableConfig{A: c.taps[0], B: c.taps[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu,
+	cfg := link.CableConfig{A: c.far[0], B: c.far[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu,
 		Seed: b.lab.SeedOf(t)}
 	var err error
 	if cfg.Rules, err = steps.Rules(b.lab, t, b.findQP); err != nil {
-		return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+		return nil, errors.Join(err, c.far[0].Close(), c.far[1].Close())
 	}
 	cfg.Struck = func(s fault.Strike) { b.log.Printf("%s: %v", t.Name, s) }
 	c.mtu = mtu
 	if b.opt.Wanted(b.lab, t) {
 		if err := b.recordLink(c); err != nil {
-			return nil, errors.Join(err, c.taps[0].Close(), c.taps[1].Close())
+			return nil, errors.Join(err, c.far[0].Close(), c.far[1].Close())
 		}
 		cfg.Tracer = c.part.link
 		c.ends[0].captured, c.ends[1].captured = c, c
@@ -87,7 +84,7 @@ func (c *cable) plug(down bool) error {
 	c.down = down
 	err := c.set(c.fault)
 	for i, n := range c.ends {
-		err = errors.Join(err, n.unplug(c.taps[i], down))
+		err = errors.Join(err, n.unplug(c, i, down))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ func (n *node) fileArgs(dir string) ([]string, error) {
 }
 
 // plugLAN makes an Ethernet link of a gateway a port of its bridge.
-func (n *node) plugLAN(mtu int, vnet bool) (*tap.TAP, error) {
+func (n *node) plugLAN(mtu int, vnet bool) (tap.Queue, error) {
 	if n.lans++; n.lans == 1 {
 		if err := n.net.AddBridge(topo.GatewayBridge); err != nil {
 			return nil, err

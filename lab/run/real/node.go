@@ -16,6 +16,7 @@ import (
 	"tapir/lab/host/process"
 	"tapir/lab/topo"
 	"tapir/nic/tap"
+	"tapir/nic/tap/wires"
 )
 
 // Names of a node's interfaces.
@@ -30,15 +31,18 @@ type node struct {
 	ns        *netns.NS
 	net       *link.Net
 	proc      *process.Process // nil of a host
-	ports     []string         // TAPs of a switch, or that of a NIC or HFI
+	ports     []string         // TAPs of a switch, or that of a NIC or HFI; or wires
 	ptp       chan error       // how the PTP instance of a NIC ended; nil: there is none
 	lans      int              // Ethernet links of a gateway, guest or host
+	stream    string           // path of a guest's link in their place; empty: it has none
 	flags     []string         // of the process, besides the node's own
 	err       error            // why it ended early, or what it left over
 	again     []string         // flags of a NIC that was killed, for its restart
 	lives     int              // how often it did
 	functions []*node          // of a card
 	dead      atomic.Bool      // it was killed
+	enter     []string         // command that enters the namespaces of a node that was found running
+	away      bool             // it has another root directory
 
 	captured *cable  // its last link that is; nil if none
 	parts    []*part // what its processes captured, one after the other
@@ -130,19 +134,35 @@ func (n *node) mtu(l *topo.Link) int {
 	return n.NIC.MTU
 }
 
-// plug makes the node's port at a link and returns the cable's end.
-func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+// plug makes the node's port at a link. It returns the name that the node has for it, empty if
+// it is the kernel's own, and the cable's end.
+func (b *bed) plug(n *node, l *topo.Link, mtu int, vnet bool) (name string, far tap.Queue, err error) {
 	switch {
 	case n.Kind == topo.Host:
-		return n.plugHost(l, mtu, vnet)
+		far, err = n.plugHost(l, mtu, vnet)
+		return "", far, err
+	case n.Kind == topo.Peer && b.lab.WireOf(l, n.Node) == topo.Stream:
+		far, err = b.plugStream(n, mtu, vnet)
+		return "", far, err
 	case n.Kind == topo.Peer, n.Kind == topo.Gateway && !l.Fabric:
-		return n.plugLAN(mtu, vnet)
+		far, err = n.plugLAN(mtu, vnet)
+		return "", far, err
 	}
-	i := len(n.ports)
-	port, bridge, far := topo.SwitchPort(i), fmt.Sprint("br", i), farEnd(i)
+	port := topo.SwitchPort(len(n.ports))
 	if n.Kind != topo.Switch && n.Kind != topo.Card {
 		port = n.wire()
 	}
+	if kind := b.lab.WireOf(l, n.Node); kind != topo.TAP {
+		return b.plugWire(n, kind, port, mtu, vnet)
+	}
+	far, err = n.plugTAP(port, mtu, vnet)
+	return port, far, err
+}
+
+// plugTAP makes a port that is a TAP, bridged to the cable's end.
+func (n *node) plugTAP(port string, mtu int, vnet bool) (tap.Queue, error) {
+	i := len(n.ports)
+	bridge, far := fmt.Sprint("br", i), farEnd(i)
 	n.ports = append(n.ports, port)
 	if err := errors.Join(n.net.AddTAP(port, n.vnet()), n.net.AddBridge(bridge)); err != nil {
 		return nil, err
@@ -154,7 +174,7 @@ func (n *node) plug(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
 }
 
 // openTAP opens a TAP and has prepare make it ready.
-func (n *node) openTAP(name string, vnet bool, prepare func() error) (*tap.TAP, error) {
+func (n *node) openTAP(name string, vnet bool, prepare func() error) (tap.Queue, error) {
 	t, err := n.net.OpenTAP(tap.Config{Name: name, Vnet: vnet})
 	if err != nil {
 		return nil, err
@@ -172,7 +192,7 @@ func (n *node) bridge(name string, mtu int, bridge string) error {
 }
 
 // plugHost makes the interface of a host at a link: eth0, eth1 and so on.
-func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (*tap.TAP, error) {
+func (n *node) plugHost(l *topo.Link, mtu int, vnet bool) (tap.Queue, error) {
 	name, addrs := fmt.Sprint("eth", n.lans), n.IP
 	n.lans++
 	if n.At != nil {
@@ -201,7 +221,12 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 		if err := n.configureIP(); err != nil { // of the host TAP
 			return err
 		}
-		argv = append(argv, "nic", "--name", n.Name, "--tap", nicTAP, "--host-tap", kernelSide)
+		argv = append(argv, "nic", "--name", n.Name, n.portFlag())
+		if n.hasKernelSide() {
+			argv = append(argv, "--host-tap", kernelSide)
+		} else {
+			b.log.Printf("%s: no /dev/net/tun: without %s: programs have its RDMA device alone", n.Name, kernelSide)
+		}
 		argv = append(argv, n.Flags...)
 		more, err := n.VFFlags(func(host string) string {
 			return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), b.nodes[host].ns.Fd())
@@ -231,7 +256,7 @@ func (n *node) start(ctx context.Context, b *bed) (err error) {
 	if err := n.ready(ctx); err != nil {
 		return err
 	}
-	if n.Kind == topo.NIC {
+	if n.Kind == topo.NIC && n.hasKernelSide() {
 		if err := n.net.Up(kernelSide); err != nil {
 			return err
 		}
@@ -263,6 +288,9 @@ func (n *node) awaitPorts() error {
 	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {
 		live := true
 		for i, p := range n.ports {
+			if p = portName(p); wires.Is(p) {
+				continue // the node waits for the other end
+			}
 			for _, name := range []string{p, farEnd(i)} {
 				info, err := n.net.Get(name)
 				if err != nil {
@@ -275,39 +303,24 @@ func (n *node) awaitPorts() error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("its TAPs have no carrier after %v", carrierWithin)
+			return fmt.Errorf("its ports have no carrier after %v", carrierWithin)
 		}
 	}
 }
 
 // unplug takes the node's side of a link down, or up again. A switch does not
 // notice.
-func (n *node) unplug(end *tap.TAP, down bool) error {
-	switch {
-	case n.Kind == topo.Host, n.Kind == topo.Peer, n.Kind == topo.Gateway && end.Name() != farEnd(0):
-		return link.SetCarrier(end, !down)
+func (n *node) unplug(c *cable, end int, down bool) error {
+	switch port := c.ports[end]; {
 	case n.Kind == topo.Switch:
 		return nil
-	case n.Kind == topo.Card:
-		return n.plugCard(end, down)
+	case port == "", wires.Is(port):
+		return c.wire.SetCarrier(end, !down)
 	case down:
-		return n.net.Down(n.wire())
+		return n.net.Down(port)
+	default:
+		return n.net.Up(port)
 	}
-	return n.net.Up(n.wire())
-}
-
-// plugCard takes the port of a card down whose cable ends there, or up again.
-func (n *node) plugCard(end *tap.TAP, down bool) error {
-	for i, p := range n.ports {
-		switch {
-		case farEnd(i) != end.Name():
-		case down:
-			return n.net.Down(p)
-		default:
-			return n.net.Up(p)
-		}
-	}
-	return nil
 }
 
 // lost says why a node ended that should run.

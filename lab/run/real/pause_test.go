@@ -8,7 +8,7 @@ import (
 
 // Between a fast and a slow NIC a switch loses no frame where it agrees on PAUSE with the
 // fast one, and some where it does not. Above XOFF its queue has room for what the fast
-// one sends in 30 ms, until it has heard that it has to wait. On a busy machine a process
+// one sends in 60 ms, until it has heard that it has to wait. On a busy machine a process
 // may get no processor for longer; then it is tried again.
 func TestPauseThroughSwitch(t *testing.T) {
 	for try := range 5 {
@@ -28,7 +28,7 @@ func lostWithPause(t *testing.T) uint64 {
 nodes:
   a: {kind: nic, count: 2, ip: 10.0.0.1/24, media: base-t, link_advertise: 100M}
   b: {kind: nic, count: 2, ip: 10.0.0.11/24, media: base-t, link_advertise: 10M}
-  s: {kind: switch, queue: 512}
+  s: {kind: switch, queue: 1024}
 links: [[a, s], [b, s]]
 steps:
   - {run: tapir set a2 pause=none, on: a2}
@@ -36,8 +36,8 @@ steps:
   - {run: iperf3 --forceflush -s -1, on: b2, background: true, name: serve2}
   - {wait: {step: serve1, output: listening}}
   - {wait: {step: serve2, output: listening}}
-  - {run: iperf3 -u -c 10.0.0.11 -b 90M -l 1400 -n 1500K, on: a1, background: true, name: with}
-  - {run: iperf3 -u -c 10.0.0.12 -b 90M -l 1400 -n 1500K, on: a2}
+  - {run: iperf3 -u -c 10.0.0.11 -b 90M -l 1400 -n 3000K, on: a1, background: true, name: with}
+  - {run: iperf3 -u -c 10.0.0.12 -b 90M -l 1400 -n 3000K, on: a2}
   - wait: with
 `, "")
 	if r.Verdict != result.Passed {

@@ -3,20 +3,21 @@ package real
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"time"
 
+	"tapir/lab/host/fault"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/ctl"
-	"tapir/nic/iwarp"
+	"tapir/nic/show"
+	"tapir/nic/verbs"
 )
 
 // askWithin bounds how long a link stands still to learn whose connection it
-// has: what is sent again meanwhile, TCP bears.
+// has: what is sent again meanwhile, the transport bears.
 const askWithin = 2 * time.Second
 
 // findQP implements fault.FindQP, on the thread of a link.
-func (b *bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
+func (b *bed) findQP(name string, c fault.Connection) (uint32, error) {
 	type answer struct {
 		qpn uint32
 		err error
@@ -25,7 +26,7 @@ func (b *bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWithin)
 	defer cancel()
 	go func() {
-		qpn, err := b.askQP(ctx, name, ends)
+		qpn, err := b.askQP(ctx, name, c)
 		told <- answer{qpn, err}
 	}()
 	select {
@@ -36,8 +37,18 @@ func (b *bed) findQP(name string, ends [2]netip.AddrPort) (uint32, error) {
 	}
 }
 
-func (b *bed) askQP(ctx context.Context, name string, ends [2]netip.AddrPort) (uint32, error) {
-	var all []iwarp.QPInfo
-	err := b.ask(name, func(c *ctl.Client) error { return c.Show(ctx, "qp", &all) })
-	return steps.QPOf(all, ends), err
+func (b *bed) askQP(ctx context.Context, name string, conn fault.Connection) (uint32, error) {
+	ask := func(rows any) error {
+		return b.ask(name, func(c *ctl.Client) error { return c.Show(ctx, "qp", rows) })
+	}
+	if roce := b.lab.Node(name).NIC.NIC.RDMA.Personality == verbs.RoCE; roce != (conn.DestQP != 0) {
+		return 0, nil
+	} else if !roce {
+		var all []show.QPInfo
+		err := ask(&all)
+		return steps.QPOf(all, conn), err
+	}
+	var all []show.RoCEQPInfo
+	err := ask(&all)
+	return steps.RoCEQPOf(all, conn), err
 }

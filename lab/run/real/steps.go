@@ -63,20 +63,23 @@ func (b *bed) Later(ctx context.Context, s *topo.Step, due func() (bool, error),
 // Start implements steps.World.
 func (b *bed) Start(s *topo.Step) (steps.Program, error) {
 	n := b.nodes[s.On]
-	argv := slices.Clone(s.Argv)
+	argv, tapir := slices.Clone(s.Argv), b.opt.Tapir
+	if n.away {
+		tapir = "tapir" // of its own root directory
+	}
 	if n.Kind == topo.Peer {
 		argv = b.inPeer(s)
 	} else if argv[0] == "tapir" {
-		argv[0] = b.opt.Tapir // this one, wherever it lies
+		argv[0] = tapir // this one, wherever it lies
 	}
-	if _, err := exec.LookPath(argv[0]); err != nil {
+	if _, err := exec.LookPath(argv[0]); err != nil && !n.away {
 		return nil, err
 	}
 	if len(s.NICs) > 0 {
-		argv = append([]string{b.opt.Tapir, "run", "--nic", strings.Join(s.NICs, ","), "--kill-after-posts",
+		argv = append([]string{tapir, "run", "--nic", strings.Join(s.NICs, ","), "--kill-after-posts",
 			strconv.Itoa(s.KillAfter), "--"}, argv...)
 	}
-	proc, err := b.spawn(n, s.Name, argv)
+	proc, err := b.spawn(n, s.Name, slices.Concat(n.enter, argv))
 	if err != nil {
 		return nil, err
 	}

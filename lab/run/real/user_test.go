@@ -9,6 +9,29 @@ import (
 	"tapir/lab/check/testenv"
 )
 
+// An ordinary user without a TUN device runs a lab whose links lie in shared memory.
+func TestLabWithoutTUN(t *testing.T) {
+	dir := testenv.PublicDir(t)
+	program := testenv.Copy(t, dir, tapir)
+	text, err := os.ReadFile("../../examples/shared-memory/lab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "lab.yaml")
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := testenv.UnprivilegedNoTUN(t, t.Context(), dir, program, "lab", "run", file).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, want := range []string{"pass after 11 of 11 steps", "a: no /dev/net/tun: without eth0"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q: %s", want, out)
+		}
+	}
+}
+
 // An ordinary user runs a lab with stock RDMA programs.
 func TestOrdinaryUser(t *testing.T) {
 	dir := testenv.PublicDir(t)

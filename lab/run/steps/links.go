@@ -1,12 +1,12 @@
 package steps
 
 import (
-	"net/netip"
 	"slices"
 
 	"tapir/lab/host/fault"
 	"tapir/lab/topo"
 	"tapir/nic/iwarp"
+	"tapir/nic/show"
 )
 
 // Rules returns the engine that strikes exact things on a link of the lab, nil
@@ -21,11 +21,24 @@ func Rules(l *topo.Lab, k *topo.Link, qps fault.FindQP) (*fault.Engine, error) {
 	return e, e.SetRules(k.Rules)
 }
 
-// QPOf is the number of the queue pair among all that has the TCP connection
-// between two ends, 0 if none has.
-func QPOf(all []iwarp.QPInfo, ends [2]netip.AddrPort) uint32 {
+// QPOf is the number of the queue pair among all of iWARP that has a TCP connection, 0 if
+// none has.
+func QPOf(all []show.QPInfo, c fault.Connection) uint32 {
 	for _, q := range all {
-		if own := [2]netip.AddrPort{q.Local, q.Remote}; own == ends || own == [2]netip.AddrPort{ends[1], ends[0]} {
+		if q.Local == c.Src && q.Remote == c.Dst || q.Local == c.Dst && q.Remote == c.Src {
+			return q.Num
+		}
+	}
+	return 0
+}
+
+// RoCEQPOf is the number of the queue pair among all of RoCE that sends or receives the packets
+// of a connection, 0 if none does.
+func RoCEQPOf(all []show.RoCEQPInfo, c fault.Connection) uint32 {
+	src, dst := c.Src.Addr(), c.Dst.Addr()
+	for _, q := range all {
+		sends := q.Local == src && q.Remote == dst && q.DestQP == c.DestQP
+		if sends || q.Local == dst && q.Remote == src && q.Num == c.DestQP {
 			return q.Num
 		}
 	}

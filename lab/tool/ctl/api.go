@@ -37,9 +37,10 @@ const Version = 1
 
 // Kinds are the tables that Show knows, in the order of the help text: of any
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
-var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "resource", "clients", "neigh", "irq", "stats",
+var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "gid", "ah", "resource", "clients", "neigh",
+	"irq", "stats",
 	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf",
-	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit"}
+	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit", "wire"}
 
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }

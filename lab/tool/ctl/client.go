@@ -14,6 +14,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -25,6 +26,7 @@ import (
 	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
 	"tapir/nic/uapi/ipc"
+	"tapir/nic/view"
 )
 
 // StartHint is the command that starts a NIC, for messages.
@@ -63,19 +65,51 @@ func listIn(dir string) (running []string) {
 
 // Managers returns the names of the Ethernet Managers that run.
 func Managers(ctx context.Context) (found []string, err error) {
+	return that(func(c *Client) bool {
+		var row struct{ Kind string }
+		_ = c.Show(ctx, Kinds[0], &row) // else it is none
+		return row.Kind == "em"
+	})
+}
+
+// that returns the names of the nodes that run and are as is says.
+func that(is func(c *Client) bool) (found []string, err error) {
 	for _, name := range List() {
 		c, err := Dial(name)
 		if err != nil {
 			return nil, err
 		}
-		var row struct{ Kind string }
-		_ = c.Show(ctx, Kinds[0], &row) // else it is none
-		c.Close()
-		if row.Kind == "em" {
+		if is(c) {
 			found = append(found, name)
 		}
+		c.Close()
 	}
 	return found, nil
+}
+
+// Speaking returns name or, without one, that of the only NIC of a personality. With
+// several, the error is one of usage.
+func Speaking(ctx context.Context, name, personality string) (string, error) {
+	if name != "" || personality == "" {
+		return name, nil
+	}
+	found, err := that(func(c *Client) bool {
+		var rows []view.DeviceRow
+		_ = c.Show(ctx, "device", &rows) // other nodes have no such table
+		return slices.ContainsFunc(rows, func(r view.DeviceRow) bool {
+			return r.Name == "personality" && r.Value == personality
+		})
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", fmt.Errorf("no NIC with personality %[1]s is running: tapir nic --personality %[1]s", personality)
+	case len(found) > 1:
+		return "", usage.Errorf("several NICs with personality %s are running (%s): choose one with --nic NAME",
+			personality, strings.Join(found, ", "))
+	}
+	return found[0], nil
 }
 
 // Dial connects to the NIC called name; an empty name means the only one that

@@ -16,7 +16,7 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/ptprun"
-	"tapir/lab/tool/siwt"
+	"tapir/lab/tool/verify"
 	"tapir/mpa"
 	"tapir/nic"
 	"tapir/nic/cm"
@@ -57,6 +57,7 @@ type Device struct {
 	LocalMAD func(qp uint32, lid uint16, mad []byte) ([]byte, error)
 	Commands map[string]Answer // that others answer
 	Clients  func() any        // the programs that use the NIC, flat structs
+	Wire     func() any        // what its wire counts, flat structs, on the thread; nil: nothing
 	OnStop   func()            // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
@@ -86,14 +87,27 @@ var tables = map[string]table{
 	"nic": func(d *served, _ frame.Time) (any, error) {
 		return nicRow{d.Device.ShowNIC(), name(d.TAP), name(d.HostTAP), os.Getpid(), d.Version}, nil
 	},
-	"device":   one((*nic.Device).ShowDevice),
-	"qp":       list((*nic.Device).ShowQP),
+	"device": one((*nic.Device).ShowDevice),
+	"qp": func(d *served, now frame.Time) (any, error) {
+		if d.Device.RoCE != nil {
+			return list((*nic.Device).ShowRoCEQP)(d, now)
+		}
+		return list((*nic.Device).ShowQP)(d, now)
+	},
+	"gid":      list((*nic.Device).ShowGID),
+	"ah":       list((*nic.Device).ShowAH),
 	"cq":       list((*nic.Device).ShowCQ),
 	"mr":       list((*nic.Device).ShowMR),
 	"mw":       list((*nic.Device).ShowMW),
 	"cep":      list((*nic.Device).ShowCEP),
 	"resource": list((*nic.Device).ShowResources), "neigh": list((*nic.Device).ShowNeighbors),
-	"clients":  func(d *served, _ frame.Time) (any, error) { return d.Clients(), nil },
+	"clients": func(d *served, _ frame.Time) (any, error) { return d.Clients(), nil },
+	"wire": func(d *served, _ frame.Time) (any, error) {
+		if d.Wire == nil {
+			return []struct{}{}, nil
+		}
+		return d.Wire(), nil
+	},
 	"counters": one((*nic.Device).Counters),
 	"params":   one((*nic.Device).ShowParams),
 	"stats":    one((*nic.Device).ShowStats),
@@ -237,10 +251,10 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 	var kind struct{ Op string }
 	_ = json.Unmarshal(raw, &kind) // what is wrong with a job, its reader says
 	switch kind.Op {
-	case siwt.Op:
-		return perform(d, raw, func(job siwt.Job, now frame.Time) (*siwt.Run, error) {
+	case verify.Op:
+		return perform(d, raw, func(job verify.Job, now frame.Time) (*verify.Run, error) {
 			// An error is part of the report.
-			return siwt.Start(d.Device, job, now, func(r siwt.Report, _ error) { done(r, nil) })
+			return verify.Start(d.Device, job, now, func(r verify.Report, _ error) { done(r, nil) })
 		})
 	case ptprun.Op:
 		return d.clock().Perf(raw, progress, done)

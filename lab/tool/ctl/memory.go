@@ -19,15 +19,7 @@ const (
 	recoverCommand   = "recover"   // a recovery
 	dumpCommand      = "dump"      // the dump of the health reporter out
 	clearCommand     = "dump.clear"
-	madCommand       = "mad" // a MAD in, the octets of its answer out
 )
-
-// MAD is a management datagram for a local agent of the RDMA port.
-type MAD struct {
-	QP     uint32 `json:"qp"`
-	LID    uint16 `json:"lid"`
-	Octets []byte `json:"octets"`
-}
 
 // EEPROMRange is a part of the flash; length 0: up to its end.
 type EEPROMRange struct {
@@ -102,29 +94,6 @@ func identify(ctx context.Context, d *served, args json.RawMessage) (any, error)
 		fastlinq.Of(d.Device.Hardware).IdentifyEnd(now)
 		return nil
 	})
-}
-
-// exchangeMAD asks the agent of the RDMA port.
-func exchangeMAD(_ context.Context, d *served, raw json.RawMessage) (answer any, err error) {
-	args, err := arguments[MAD](raw)
-	if err != nil {
-		return nil, err
-	}
-	if d.LocalMAD == nil {
-		return nil, &Error{What: d.Device.Config().Name + " has no RDMA port, and so no agent for a MAD"}
-	}
-	err = d.on(func(frame.Time) error {
-		b, err := d.LocalMAD(args.QP, args.LID, args.Octets)
-		answer = b
-		return BadRequest(err)
-	})
-	return answer, err
-}
-
-// MAD returns what an agent of the NIC's RDMA port answers. Error: there is no such
-// agent, or it does not answer that.
-func (c *Client) MAD(ctx context.Context, m MAD) (answer []byte, err error) {
-	return answer, c.Command(ctx, madCommand, m, &answer)
 }
 
 // EEPROM reads the NIC's flash.

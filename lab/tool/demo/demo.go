@@ -33,13 +33,14 @@ type Options struct {
 	Sizes []int
 	// Tcpdump also runs the stock tcpdump on both TAPs.
 	Tcpdump bool
-	// Mem forces the in-memory wire.
-	Mem bool
+	// Wire is one of Wires, which join processes without TAPs; empty: TAPs, or shared memory
+	// where there are none.
+	Wire string
 }
 
 // Report is what the demo found.
 type Report struct {
-	Wire   string       `json:"wire"` // tap or mem
+	Wire   string       `json:"wire"` // tap, or the kind of another wire
 	Frames string       `json:"frames"`
 	Checks []perf.Check `json:"checks"`
 
@@ -79,7 +80,7 @@ var addresses = map[string]netip.Prefix{
 // startWithin bounds how long a NIC may take to be ready on a busy machine.
 const startWithin = time.Minute
 
-// wire is where the NICs are: on TAPs, or in memory.
+// wire is where the NICs are: on TAPs, or on another wire.
 type wire interface {
 	kind() string
 	// start starts the NIC called name and returns when it is ready.
@@ -314,7 +315,18 @@ const tunDevice = "/dev/net/tun"
 // them.
 func (o *Options) NeedsTAP() bool {
 	_, err := os.Stat(tunDevice)
-	return !o.Mem && err == nil
+	return o.Wire == "" && err == nil
+}
+
+// NeedsRights tells whether the demo will make interfaces.
+func (o *Options) NeedsRights() bool { return o.NeedsTAP() || o.Wire == veth }
+
+// mtu is that of interfaces, in octets of IP.
+func (o *Options) mtu() int {
+	if o.Frames == "jumbo" {
+		return 9000
+	}
+	return 1500
 }
 
 // CanOpenTUN says why a TAP cannot be made, if the device is closed to this
@@ -333,5 +345,8 @@ func newWire(o Options, lost func()) (wire, error) {
 	if o.NeedsTAP() {
 		return newTAPWire(o, lost)
 	}
-	return newMemWire(o)
+	if o.Wire == "" {
+		o.Wire = "shm"
+	}
+	return newWired(o, lost)
 }

@@ -67,7 +67,7 @@ func TestEndsInTheMiddle(t *testing.T) {
 				if err := os.Remove(file.Name()); err != nil {
 					t.Fatal(err)
 				}
-				next := start(t, dir, "--mem")
+				next := start(t, dir, "--wire", "shm")
 				if out, err := next.CombinedOutput(); err != nil {
 					t.Fatalf("the next demo: %v\n%s", err, out)
 				}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"tapir/lab/host/netns"
 	"tapir/lab/host/process"
 )
 
@@ -12,6 +13,27 @@ import (
 type program struct {
 	*process.Process
 	name string
+}
+
+// startNIC starts the NIC called name and returns when it is ready. p, unless it is nil, has
+// to be stopped also after an error. lost is called when it ends.
+func startNIC(ctx context.Context, ns *netns.NS, name string, o Options, lost func(), where ...string) (p *program,
+	err error) {
+	argv := append([]string{o.Program, "nic", "--name", name, "--ip", addresses[name].String(), "--frames", o.Frames},
+		where...)
+	r, err := process.Start(context.WithoutCancel(ctx), ns, process.Options{Argv: argv})
+	if err != nil {
+		return nil, err
+	}
+	p = &program{r, name}
+	if err := p.await(ctx, "ready "+name); err != nil {
+		return p, err
+	}
+	go func() {
+		<-p.Ended()
+		lost()
+	}()
+	return p, nil
 }
 
 // ended says that a program has ended by itself, and how.

@@ -20,11 +20,7 @@ type tapWire struct {
 }
 
 func newTAPWire(o Options, lost func()) (*tapWire, error) {
-	mtu := 1500
-	if o.Frames == "jumbo" {
-		mtu = 9000
-	}
-	pair, err := link.NewPair(mtu, o.Frames != "wire")
+	pair, err := link.NewPair(o.mtu(), o.Frames != "wire")
 	if err != nil {
 		return nil, err
 	}
@@ -41,21 +37,11 @@ func (w *tapWire) side(name string) *link.Space {
 }
 
 func (w *tapWire) start(ctx context.Context, name string) error {
-	r, err := process.Start(context.WithoutCancel(ctx), w.side(name).NS, process.Options{Argv: []string{w.opt.Program,
-		"nic", "--name", name, "--tap", link.PairTAP, "--ip", addresses[name].String(), "--frames", w.opt.Frames}})
-	if err != nil {
-		return err
+	p, err := startNIC(ctx, w.side(name).NS, name, w.opt, w.lost, "--tap", link.PairTAP)
+	if p != nil {
+		w.nics = append(w.nics, p)
 	}
-	p := &program{r, name}
-	w.nics = append(w.nics, p)
-	if err := p.await(ctx, "ready "+name); err != nil {
-		return err
-	}
-	go func() {
-		<-p.Ended()
-		w.lost()
-	}()
-	return nil
+	return err
 }
 
 func (w *tapWire) tcpdump(ctx context.Context, name, file string) error {

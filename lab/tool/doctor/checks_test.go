@@ -24,6 +24,8 @@ type world struct {
 	here  error
 	trial Trial
 	run   error
+	wires map[string]error // by kind
+	shut  string           // a file that this user may not read and write
 	uid   int
 }
 
@@ -39,6 +41,9 @@ func newWorld() *world {
 	}, files: fstest.MapFS{"dev/net/tun": &fstest.MapFile{Mode: fs.ModeDevice | fs.ModeCharDevice | 0o600}}}
 	w.set("proc/sys/kernel/osrelease", "6.1.0-18-amd64")
 	w.set(rxe, "")
+	w.set("sys/class/net/eth0/type", "1")
+	w.set("sys/class/net/lo/type", "772")
+	w.set("dev/tap7", "")
 	w.set("proc/sys/kernel/seccomp/actions_avail", "kill_process errno user_notif allow")
 	w.set("proc/self/status", "Name:\tx\nCapEff:\t0000000000000000\n")
 	w.set("proc/self/uid_map", "         0          0 4294967295")
@@ -82,7 +87,19 @@ func (w *world) probe() Probe {
 		TryHere: func() error { return w.here },
 		TryUser: func(context.Context) Trial { return w.trial },
 		TryRun:  func() error { return w.run },
+		TryWire: func(kind string) error { return w.wires[kind] },
+		Access: func(path string) error {
+			if path == w.shut {
+				return syscall.EACCES
+			}
+			return nil
+		},
 	}
+}
+
+// breaks has a kind of wires fail.
+func breaks(kind string, err error) func(*world) {
+	return func(w *world) { w.wires = map[string]error{kind: err} }
 }
 
 func docker(w *world) {
@@ -92,7 +109,8 @@ func docker(w *world) {
 
 func TestRemedies(t *testing.T) {
 	const dockerTUN = "docker run --device /dev/net/tun --cap-add NET_ADMIN IMAGE"
-	const dockerUser = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --device /dev/net/tun --cap-add NET_ADMIN IMAGE"
+	const dockerUser = "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined " +
+		"--device /dev/net/tun --cap-add NET_ADMIN IMAGE"
 	const bwrapTUN = "start the container with the node bound in, such as: bwrap --dev-bind /dev/net/tun /dev/net/tun"
 	const bwrapUser = "start the container without a limit on user namespaces, such as: bwrap without --disable-userns"
 	const premade = "sudo ip tuntap add dev tap0 mode tap user ann"
@@ -114,49 +132,114 @@ func TestRemedies(t *testing.T) {
 	}{
 		{"kernel", func(w *world) {}, "kernel", OK, "6.1.0-18-amd64", ""},
 		{"kernel at the limit", func(w *world) { w.set("proc/sys/kernel/osrelease", "5.9.0") }, "kernel", OK, "5.9.0", ""},
-		{"kernel too old", func(w *world) { w.set("proc/sys/kernel/osrelease", "3.10.0-1160.el7"); w.only("dnf") }, "kernel", Fail, "older than 4.0", "sudo dnf upgrade --refresh && sudo reboot"},
-		{"kernel old apt", old("apt-get"), "kernel", Warn, "tapir run needs 5.9", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
+		{"kernel too old", func(w *world) { w.set("proc/sys/kernel/osrelease", "3.10.0-1160.el7"); w.only("dnf") },
+			"kernel", Fail, "older than 4.0", "sudo dnf upgrade --refresh && sudo reboot"},
+		{"kernel old apt", old("apt-get"), "kernel", Warn, "tapir run needs 5.9",
+			"sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
 		{"kernel old dnf", old("dnf"), "kernel", Warn, "5.9", "sudo dnf upgrade --refresh && sudo reboot"},
 		{"kernel old pacman", old("pacman"), "kernel", Warn, "5.9", "sudo pacman -Syu && sudo reboot"},
 		{"kernel old apk", old("apk"), "kernel", Warn, "5.9", "sudo apk upgrade --update-cache && sudo reboot"},
 		{"kernel old elsewhere", old("nix"), "kernel", Warn, "5.9", "boot Linux 5.9 or later, with CONFIG_SECCOMP_FILTER=y"},
-		{"kernel old in docker", func(w *world) { old("apt-get")(w); docker(w) }, "kernel", Warn, "5.9", "on the container's host: tapir doctor"},
-		{"kernel unknown", func(w *world) { w.set("proc/sys/kernel/osrelease", "Tux") }, "kernel", Warn, `"Tux" is not understood`, "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
-		{"WSL1", func(w *world) { w.set("proc/sys/kernel/osrelease", "4.4.0-19041-Microsoft") }, "kernel", Warn, "5.9", "wsl.exe --set-version DISTRIBUTION 2"},
-		{"WSL2 old", func(w *world) { w.set("proc/sys/kernel/osrelease", "4.19.104-microsoft-standard") }, "kernel", Warn, "5.9", "wsl.exe --update"},
+		{"kernel old in docker", func(w *world) { old("apt-get")(w); docker(w) }, "kernel", Warn, "5.9",
+			"on the container's host: tapir doctor"},
+		{"kernel unknown", func(w *world) { w.set("proc/sys/kernel/osrelease", "Tux") }, "kernel", Warn,
+			`"Tux" is not understood`, "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
+		{"WSL1", func(w *world) { w.set("proc/sys/kernel/osrelease", "4.4.0-19041-Microsoft") }, "kernel", Warn, "5.9",
+			"wsl.exe --set-version DISTRIBUTION 2"},
+		{"WSL2 old", func(w *world) { w.set("proc/sys/kernel/osrelease", "4.19.104-microsoft-standard") }, "kernel", Warn,
+			"5.9", "wsl.exe --update"},
 
 		{"tun", func(w *world) {}, "tun", OK, "opens", ""},
 		{"tun absent", func(w *world) { w.tun = syscall.ENOENT }, "tun", Fail, "does not exist", "sudo modprobe tun"},
-		{"tun absent for root", func(w *world) { w.tun = syscall.ENOENT; w.root() }, "tun", Fail, "does not exist", "modprobe tun"},
-		{"tun without node", func(w *world) { w.tun = syscall.ENOENT; w.set("proc/misc", "200 tun\n229 fuse") }, "tun", Fail, "does not exist", "sudo mkdir -p /dev/net && sudo mknod -m 666 /dev/net/tun c 10 200"},
-		{"tun absent in docker", func(w *world) { w.tun = syscall.ENOENT; docker(w) }, "tun", Fail, "does not exist", dockerTUN},
-		{"tun absent in podman", func(w *world) { w.tun = syscall.ENOENT; w.set("run/.containerenv", "") }, "tun", Fail, "does not exist", strings.Replace(dockerTUN, "docker", "podman", 1)},
-		{"tun absent in bwrap", func(w *world) { w.tun = syscall.ENOENT; w.set("proc/self/uid_map", "1001 0 1") }, "tun", Fail, "does not exist", bwrapTUN},
-		{"tun absent in nspawn", func(w *world) { w.tun = syscall.ENOENT; w.set("run/systemd/container", "systemd-nspawn") }, "tun", Fail, "does not exist", bwrapTUN},
+		{"tun absent for root", func(w *world) { w.tun = syscall.ENOENT; w.root() }, "tun", Fail, "does not exist",
+			"modprobe tun"},
+		{"tun without node", func(w *world) { w.tun = syscall.ENOENT; w.set("proc/misc", "200 tun\n229 fuse") }, "tun",
+			Fail, "does not exist", "sudo mkdir -p /dev/net && sudo mknod -m 666 /dev/net/tun c 10 200"},
+		{"tun absent in docker", func(w *world) { w.tun = syscall.ENOENT; docker(w) }, "tun", Fail, "does not exist",
+			dockerTUN},
+		{"tun absent in podman", func(w *world) { w.tun = syscall.ENOENT; w.set("run/.containerenv", "") }, "tun", Fail,
+			"does not exist", strings.Replace(dockerTUN, "docker", "podman", 1)},
+		{"tun absent in bwrap", func(w *world) { w.tun = syscall.ENOENT; w.set("proc/self/uid_map", "1001 0 1") }, "tun",
+			Fail, "does not exist", bwrapTUN},
+		{"tun absent in nspawn", func(w *world) {
+			w.tun = syscall.ENOENT
+			w.set("run/systemd/container",
+				"systemd-nspawn")
+		}, "tun", Fail, "does not exist", bwrapTUN},
 		{"tun absent, image made from docker", func(w *world) {
 			w.tun = syscall.ENOENT
 			w.set(".dockerenv", "")
 			w.set("proc/self/mountinfo", "27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw")
 		}, "tun", Fail, "does not exist", "sudo modprobe tun"},
-		{"tun absent on WSL", func(w *world) { w.tun = syscall.ENOENT; w.set("proc/sys/kernel/osrelease", "5.15.90-microsoft") }, "tun", Fail, "does not exist", "wsl.exe --update"},
+		{"tun absent on WSL", func(w *world) {
+			w.tun = syscall.ENOENT
+			w.set("proc/sys/kernel/osrelease",
+				"5.15.90-microsoft")
+		}, "tun", Fail, "does not exist", "wsl.exe --update"},
 		{"tun driver", func(w *world) { w.tun = syscall.ENODEV }, "tun", Fail, "driver is not", "sudo modprobe tun"},
-		{"tun driver in docker", func(w *world) { w.tun = syscall.ENXIO; docker(w) }, "tun", Fail, "driver is not", "on the container's host: sudo modprobe tun"},
-		{"tun mode", func(w *world) { w.tun = syscall.EACCES }, "tun", Fail, "(mode 0600) may not be opened", "sudo chmod 666 /dev/net/tun"},
-		{"tun mode, node out of sight", func(w *world) { w.tun = syscall.EACCES; delete(w.files, "dev/net/tun") }, "tun", Fail, "/dev/net/tun may not be opened", "sudo chmod 666 /dev/net/tun"},
-		{"tun mode in docker", func(w *world) { w.tun = syscall.EACCES; docker(w) }, "tun", Fail, "may not be opened", "on the container's host: sudo chmod 666 /dev/net/tun"},
-		{"tun device rule in docker", func(w *world) { w.tun = syscall.EPERM; docker(w) }, "tun", Fail, "device rule", dockerTUN},
+		{"tun driver in docker", func(w *world) { w.tun = syscall.ENXIO; docker(w) }, "tun", Fail, "driver is not",
+			"on the container's host: sudo modprobe tun"},
+		{"tun mode", func(w *world) { w.tun = syscall.EACCES }, "tun", Fail, "(mode 0600) may not be opened",
+			"sudo chmod 666 /dev/net/tun"},
+		{"tun mode, node out of sight", func(w *world) { w.tun = syscall.EACCES; delete(w.files, "dev/net/tun") }, "tun",
+			Fail, "/dev/net/tun may not be opened", "sudo chmod 666 /dev/net/tun"},
+		{"tun mode in docker", func(w *world) { w.tun = syscall.EACCES; docker(w) }, "tun", Fail, "may not be opened",
+			"on the container's host: sudo chmod 666 /dev/net/tun"},
+		{"tun device rule in docker", func(w *world) { w.tun = syscall.EPERM; docker(w) }, "tun", Fail, "device rule",
+			dockerTUN},
 		{"tun device rule", func(w *world) { w.tun = syscall.EPERM }, "tun", Fail, "device rule", systemd},
 		{"tun otherwise", func(w *world) { w.tun = syscall.EIO }, "tun", Fail, "input/output error", "sudo modprobe tun"},
 
 		{"tap as user", func(w *world) {}, "tap", OK, "in a user namespace", ""},
 		{"tap as root", func(w *world) { w.root() }, "tap", OK, "CAP_NET_ADMIN", ""},
-		{"tap without tun", func(w *world) { w.tun = syscall.EACCES }, "tap", Fail, "not without", "sudo chmod 666 /dev/net/tun"},
+		{"tap without tun", func(w *world) { w.tun = syscall.EACCES }, "tap", Fail, "not without",
+			"sudo chmod 666 /dev/net/tun"},
 		{"tap without user namespace", func(w *world) { w.refuse(syscall.EPERM) }, "tap", Fail, "no CAP_NET_ADMIN", premade},
-		{"tap refused in it", func(w *world) { w.trial.TAP = syscall.EPERM }, "tap", Fail, "in a user namespace: operation not permitted", premade},
-		{"tap refused to root", func(w *world) { w.root(); w.here = syscall.EPERM }, "tap", Fail, "with CAP_NET_ADMIN, but: operation not permitted", systemd},
-		{"tap in docker", func(w *world) { docker(w); w.uid = 0; w.refuse(syscall.EPERM) }, "tap", Fail, "no CAP_NET_ADMIN", dockerTUN},
-		{"tap in bwrap", func(w *world) { w.set("proc/self/uid_map", "1001 0 1"); w.refuse(syscall.ENOSPC) }, "tap", Fail, "no CAP_NET_ADMIN", bwrapUser},
-		{"tap, root without power", func(w *world) { w.uid = 0; w.refuse(syscall.EPERM) }, "tap", Fail, "no CAP_NET_ADMIN", systemd},
+		{"tap refused in it", func(w *world) { w.trial.TAP = syscall.EPERM }, "tap", Fail,
+			"in a user namespace: operation not permitted", premade},
+		{"tap refused to root", func(w *world) { w.root(); w.here = syscall.EPERM }, "tap", Fail,
+			"with CAP_NET_ADMIN, but: operation not permitted", systemd},
+		{"tap in docker", func(w *world) { docker(w); w.uid = 0; w.refuse(syscall.EPERM) }, "tap", Fail,
+			"no CAP_NET_ADMIN", dockerTUN},
+		{"tap in bwrap", func(w *world) { w.set("proc/self/uid_map", "1001 0 1"); w.refuse(syscall.ENOSPC) }, "tap", Fail,
+			"no CAP_NET_ADMIN", bwrapUser},
+		{"tap, root without power", func(w *world) { w.uid = 0; w.refuse(syscall.EPERM) }, "tap", Fail,
+			"no CAP_NET_ADMIN", systemd},
+
+		{"wire shm", func(w *world) {}, "wire shm", OK, "two ends met in shared memory; needs no right", ""},
+		{"wire stream", func(w *world) {}, "wire stream", OK, "Unix socket; needs no right", ""},
+		{"wire udp", func(w *world) {}, "wire udp", OK, "needs no right", ""},
+		{"wire udp, no lo", breaks("udp", syscall.EADDRNOTAVAIL), "wire udp", Warn, "loopback interface is down",
+			"sudo ip link set lo up"},
+		{"wire vxlan", func(w *world) {}, "wire vxlan", OK, "UDP port 4789", ""},
+		{"wire vxlan, port taken", breaks("vxlan", syscall.EADDRINUSE), "wire vxlan", Warn, "UDP port 4789 is taken",
+			vxlanPort},
+		{"wire shm, refused", breaks("shm", syscall.EPERM), "wire shm", Warn, "a security profile", systemd},
+		{"wire shm, refused in docker", func(w *world) { docker(w); breaks("shm", syscall.EPERM)(w) }, "wire shm", Warn,
+			"a security profile", "docker run --security-opt seccomp=unconfined IMAGE"},
+		{"wire shm, old kernel", breaks("shm", syscall.ENOSYS), "wire shm", Warn, syscall.ENOSYS.Error(),
+			"sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
+		{"wire dev", func(w *world) {}, "wire dev", OK, "packet socket (CAP_NET_RAW): dev:eth0", ""},
+		{"wire dev, many", func(w *world) {
+			for i := range 6 {
+				w.set(fmt.Sprintf("sys/class/net/eth%d/type", i), "1")
+			}
+		}, "wire dev", OK, "dev:eth0, dev:eth1, dev:eth2, dev:eth3, and 2 more", ""},
+		{"wire dev, no right", breaks("dev", syscall.EPERM), "wire dev", Info, "needs CAP_NET_RAW",
+			"sudo setcap cap_net_raw+ep $(command -v tapir)"},
+		{"wire dev, no right in docker", func(w *world) { docker(w); breaks("dev", syscall.EPERM)(w) }, "wire dev", Info,
+			"needs CAP_NET_RAW", "docker run --cap-add NET_RAW IMAGE"},
+		{"wire dev, no interface", func(w *world) { delete(w.files, "sys/class/net/eth0/type") }, "wire dev", Info,
+			"Ethernet interface is not", "sudo ip link add eth1 type veth peer name eth2"},
+		{"wire dev, no packet sockets", breaks("dev", syscall.EAFNOSUPPORT), "wire dev", Info, "no packet sockets",
+			"sudo modprobe af_packet"},
+		{"wire dev, otherwise", breaks("dev", syscall.ENOMEM), "wire dev", Info, "cannot allocate",
+			"sudo setcap cap_net_raw+ep $(command -v tapir)"},
+		{"wire tapdev", func(w *world) {}, "wire tapdev", OK, "tapdev:/dev/tap7", ""},
+		{"wire tapdev, shut", func(w *world) { w.shut = "/dev/tap7" }, "wire tapdev", Info, "/dev/tap7 may not be opened",
+			"sudo chown ann /dev/tap7"},
+		{"wire tapdev, none", func(w *world) { delete(w.files, "dev/tap7") }, "wire tapdev", Info, "no macvtap",
+			"sudo ip link add link eth1 name mv0 type macvtap mode bridge"},
 
 		{"userns", func(w *world) {}, "user namespaces", OK, "made one", ""},
 		{"userns limit 0", func(w *world) {
@@ -183,15 +266,21 @@ func TestRemedies(t *testing.T) {
 			docker(w)
 			w.set("proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
 		}, "user namespaces", Fail, "container refuses", dockerUser},
-		{"userns bwrap", func(w *world) { w.refuse(syscall.EPERM); w.set("proc/self/uid_map", "0 1001 1") }, "user namespaces", Fail, "container refuses", bwrapUser},
+		{"userns bwrap", func(w *world) { w.refuse(syscall.EPERM); w.set("proc/self/uid_map", "0 1001 1") },
+			"user namespaces", Fail, "container refuses", bwrapUser},
 		{"userns bwrap --disable-userns", func(w *world) {
 			w.set("proc/self/uid_map", "1001 0 1")
 			w.set("proc/sys/user/max_user_namespaces", "2147483647")
 			w.refuse(syscall.ENOSPC)
 		}, "user namespaces", Fail, "limit on user namespaces in this container", bwrapUser},
-		{"userns not built in", func(w *world) { w.refuse(&fs.PathError{Op: "fork/exec", Path: "/proc/self/exe", Err: syscall.EINVAL}) }, "user namespaces", Fail, "refused: invalid argument", "sudo tapir demo"},
-		{"userns too slow", func(w *world) { w.refuse(context.DeadlineExceeded) }, "user namespaces", Fail, "deadline", "sudo tapir demo"},
-		{"userns root", func(w *world) { w.root(); w.refuse(syscall.EPERM) }, "user namespaces", Info, "not needed", "sudo tapir demo"},
+		{"userns not built in", func(w *world) {
+			w.refuse(&fs.PathError{Op: "fork/exec", Path: "/proc/self/exe",
+				Err: syscall.EINVAL})
+		}, "user namespaces", Fail, "refused: invalid argument", "sudo tapir demo"},
+		{"userns too slow", func(w *world) { w.refuse(context.DeadlineExceeded) }, "user namespaces", Fail, "deadline",
+			"sudo tapir demo"},
+		{"userns root", func(w *world) { w.root(); w.refuse(syscall.EPERM) }, "user namespaces", Info, "not needed",
+			"sudo tapir demo"},
 		{"userns NET_ADMIN only", func(w *world) {
 			docker(w)
 			w.uid = 0
@@ -205,36 +294,57 @@ func TestRemedies(t *testing.T) {
 			w.set("sys/class/net/tap0/brport/state", "3")
 		}, "PAUSE frames", Info, "tap0 is in a Linux bridge", "tapir sw --port TAP --port TAP, in place of the bridge"},
 		{"seccomp", func(w *world) {}, "seccomp notify", OK, "ran a program", ""},
-		{"seccomp taken", func(w *world) { w.run = fmt.Errorf("supervise: %w", syscall.EBUSY) }, "seccomp notify", Warn, "another supervisor", "tapir run --via preload -- PROGRAM"},
-		{"seccomp forbidden", func(w *world) { w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile", "tapir run --via preload -- PROGRAM"},
-		{"seccomp forbidden in docker", func(w *world) { docker(w); w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile", "docker run --security-opt seccomp=unconfined IMAGE"},
-		{"seccomp fails", func(w *world) { w.run = errors.New("it ended with code 3") }, "seccomp notify", Warn, "it ended with code 3", "tapir run --via preload -- PROGRAM"},
-		{"seccomp unlisted", func(w *world) { delete(w.files, noTool) }, "seccomp notify", Warn, "does not list", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
-		{"seccomp old", func(w *world) { w.set(noTool, "kill trap errno allow") }, "seccomp notify", Warn, "no user_notif", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
+		{"seccomp taken", func(w *world) { w.run = fmt.Errorf("supervise: %w", syscall.EBUSY) }, "seccomp notify", Warn,
+			"another supervisor", "tapir run --via preload -- PROGRAM"},
+		{"seccomp forbidden", func(w *world) { w.run = syscall.EPERM }, "seccomp notify", Warn, "a seccomp profile",
+			"tapir run --via preload -- PROGRAM"},
+		{"seccomp forbidden in docker", func(w *world) { docker(w); w.run = syscall.EPERM }, "seccomp notify", Warn,
+			"a seccomp profile", "docker run --security-opt seccomp=unconfined IMAGE"},
+		{"seccomp fails", func(w *world) { w.run = errors.New("it ended with code 3") }, "seccomp notify", Warn,
+			"it ended with code 3", "tapir run --via preload -- PROGRAM"},
+		{"seccomp unlisted", func(w *world) { delete(w.files, noTool) }, "seccomp notify", Warn, "does not list",
+			"sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
+		{"seccomp old", func(w *world) { w.set(noTool, "kill trap errno allow") }, "seccomp notify", Warn,
+			"no user_notif", "sudo apt-get update && sudo apt-get full-upgrade && sudo reboot"},
 
 		{"yama absent", func(w *world) {}, "yama", OK, "not in this kernel", ""},
 		{"yama 1", func(w *world) { w.set("proc/sys/kernel/yama/ptrace_scope", "1") }, "yama", OK, "ptrace_scope 1", ""},
-		{"yama 2", func(w *world) { w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", Warn, "ptrace_scope 2", "sudo sysctl -w kernel.yama.ptrace_scope=1"},
-		{"yama 2 for root", func(w *world) { w.root(); w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", OK, "CAP_SYS_PTRACE", ""},
-		{"yama 2 in docker", func(w *world) { docker(w); w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", Warn, "ptrace_scope 2", "on the container's host: sudo sysctl -w kernel.yama.ptrace_scope=1"},
-		{"yama 3", func(w *world) { w.set("proc/sys/kernel/yama/ptrace_scope", "3") }, "yama", Warn, "until the next boot", "sudo sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'"},
+		{"yama 2", func(w *world) { w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", Warn, "ptrace_scope 2",
+			"sudo sysctl -w kernel.yama.ptrace_scope=1"},
+		{"yama 2 for root", func(w *world) { w.root(); w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", OK,
+			"CAP_SYS_PTRACE", ""},
+		{"yama 2 in docker", func(w *world) { docker(w); w.set("proc/sys/kernel/yama/ptrace_scope", "2") }, "yama", Warn,
+			"ptrace_scope 2", "on the container's host: sudo sysctl -w kernel.yama.ptrace_scope=1"},
+		{"yama 3", func(w *world) { w.set("proc/sys/kernel/yama/ptrace_scope", "3") }, "yama", Warn,
+			"until the next boot", "sudo sh -c 'echo kernel.yama.ptrace_scope=1 >/etc/sysctl.d/99-ptrace.conf && reboot'"},
 
 		{"bridge", func(w *world) {}, "bridge netfilter", OK, "off", ""},
-		{"bridge switched off", func(w *world) { w.set("proc/sys/net/bridge/bridge-nf-call-iptables", "0") }, "bridge netfilter", OK, "off", ""},
+		{"bridge switched off", func(w *world) { w.set("proc/sys/net/bridge/bridge-nf-call-iptables", "0") },
+			"bridge netfilter", OK, "off", ""},
 		{"bridge on", func(w *world) {
 			w.set("proc/sys/net/bridge/bridge-nf-call-iptables", "1")
 			w.set("proc/sys/net/bridge/bridge-nf-call-ip6tables", "0")
 			w.set("proc/sys/net/bridge/bridge-nf-call-arptables", "1")
-		}, "bridge netfilter", Info, "iptables, arptables", "sudo sysctl -w net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-arptables=0"},
+		}, "bridge netfilter", Info, "iptables, arptables",
+			"sudo sysctl -w net.bridge.bridge-nf-call-iptables=0 net.bridge.bridge-nf-call-arptables=0"},
 
 		{"ip", func(w *world) {}, "ip", OK, "6.1.0 (/usr/bin/ip)", ""},
-		{"ip without number", func(w *world) { w.tools["ip"] = "ip utility, iproute2-ss190107" }, "ip", OK, "/usr/bin/ip", ""},
-		{"ip of BusyBox", func(w *world) { w.tools["ip"] = "BusyBox v1.36.1 multi-call binary."; w.only("apk") }, "ip", Warn, "BusyBox", "sudo apk add iproute2"},
-		{"ip broken", func(w *world) { w.tools["ip"] = "broken" }, "ip", Warn, "exit status 127", "sudo apt-get install -y iproute2"},
+		{"ip without number", func(w *world) { w.tools["ip"] = "ip utility, iproute2-ss190107" }, "ip", OK, "/usr/bin/ip",
+			""},
+		{"ip of BusyBox", func(w *world) { w.tools["ip"] = "BusyBox v1.36.1 multi-call binary."; w.only("apk") }, "ip",
+			Warn, "BusyBox", "sudo apk add iproute2"},
+		{"ip broken", func(w *world) { w.tools["ip"] = "broken" }, "ip", Warn, "exit status 127",
+			"sudo apt-get install -y iproute2"},
 		{"rdma-core", func(w *world) {}, "rdma-core", OK, "/" + rxe, ""},
-		{"rdma-core elsewhere", func(w *world) { delete(w.files, rxe); w.set("usr/lib64/libibverbs/librxe-rdmav64.so", "") }, "rdma-core", OK, "/usr/lib64", ""},
-		{"no rdma-core apt", func(w *world) { delete(w.files, rxe) }, "rdma-core", Warn, "no librxe", "sudo apt-get install -y ibverbs-providers"},
-		{"no rdma-core dnf", func(w *world) { delete(w.files, rxe); w.only("dnf") }, "rdma-core", Warn, "no librxe", "sudo dnf install -y libibverbs"},
+		{"rdma-core elsewhere", func(w *world) {
+			delete(w.files, rxe)
+			w.set("usr/lib64/libibverbs/librxe-rdmav64.so",
+				"")
+		}, "rdma-core", OK, "/usr/lib64", ""},
+		{"no rdma-core apt", func(w *world) { delete(w.files, rxe) }, "rdma-core", Warn, "no librxe",
+			"sudo apt-get install -y ibverbs-providers"},
+		{"no rdma-core dnf", func(w *world) { delete(w.files, rxe); w.only("dnf") }, "rdma-core", Warn, "no librxe",
+			"sudo dnf install -y libibverbs"},
 		{"tshark", func(w *world) {}, "tshark", OK, "4.0.17", ""},
 		{"tcpdump", func(w *world) {}, "tcpdump", OK, "4.99.3", ""},
 		{"no ip apt", without("ip", "apt-get"), "ip", Warn, "not found", "sudo apt-get install -y iproute2"},
@@ -242,10 +352,13 @@ func TestRemedies(t *testing.T) {
 		{"no ip pacman", without("ip", "pacman"), "ip", Warn, "not found", "sudo pacman -S --needed iproute2"},
 		{"no tshark apt", without("tshark", "apt-get"), "tshark", Warn, "not found", "sudo apt-get install -y tshark"},
 		{"no tshark dnf", without("tshark", "dnf"), "tshark", Warn, "not found", "sudo dnf install -y wireshark-cli"},
-		{"no tshark pacman", without("tshark", "pacman"), "tshark", Warn, "not found", "sudo pacman -S --needed wireshark-cli"},
+		{"no tshark pacman", without("tshark", "pacman"), "tshark", Warn, "not found",
+			"sudo pacman -S --needed wireshark-cli"},
 		{"no tshark apk", without("tshark", "apk"), "tshark", Warn, "not found", "sudo apk add tshark"},
-		{"no tcpdump as root", func(w *world) { w.root(); without("tcpdump", "apt-get")(w) }, "tcpdump", Warn, "not found", "apt-get install -y tcpdump"},
-		{"no tcpdump elsewhere", without("tcpdump", "nix"), "tcpdump", Warn, "not found", "install tcpdump with this system's package manager"},
+		{"no tcpdump as root", func(w *world) { w.root(); without("tcpdump", "apt-get")(w) }, "tcpdump", Warn,
+			"not found", "apt-get install -y tcpdump"},
+		{"no tcpdump elsewhere", without("tcpdump", "nix"), "tcpdump", Warn, "not found",
+			"install tcpdump with this system's package manager"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

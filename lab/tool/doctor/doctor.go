@@ -44,10 +44,13 @@ func (p Probe) Run(ctx context.Context) []Check {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	m := p.survey(ctx)
-	return []Check{
-		m.kernel(),
-		m.tun(),
-		m.tap(),
+	all := []Check{m.kernel(), m.tun(), m.tap()}
+	for _, w := range localWires {
+		all = append(all, m.localWire(w))
+	}
+	return append(all,
+		m.wireDev(),
+		m.wireTapdev(),
 		m.userNamespaces(),
 		m.seccomp(),
 		m.yama(),
@@ -56,8 +59,7 @@ func (p Probe) Run(ctx context.Context) []Check {
 		m.pause(),
 		m.tool(ctx, "ip", "-V"),
 		m.tool(ctx, "tshark", "--version"),
-		m.tool(ctx, "tcpdump", "--version"),
-	}
+		m.tool(ctx, "tcpdump", "--version"))
 }
 
 // Failing returns the checks in state Fail.

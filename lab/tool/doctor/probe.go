@@ -26,7 +26,9 @@ type Probe struct {
 	TryHere func() error
 	// the same in new user and network namespaces
 	TryUser func(ctx context.Context) Trial
-	TryRun  func() error // runs a program as tapir run does
+	TryRun  func() error            // runs a program as tapir run does
+	TryWire func(kind string) error // opens a wire of a kind
+	Access  func(path string) error // whether this user may read and write a file
 }
 
 // Trial is what happened in a new user namespace.
@@ -61,8 +63,13 @@ func Host() Probe {
 		TryHere: tryTAP,
 		TryUser: tryUser,
 		TryRun:  tryRun,
+		TryWire: tryWire,
+		Access:  func(path string) error { return syscall.Access(path, readWrite) },
 	}
 }
+
+// readWrite is what access(2) is asked.
+const readWrite = 4 | 2
 
 // lookPath also looks where an ordinary user's PATH often does not.
 func lookPath(tool string) (string, error) {

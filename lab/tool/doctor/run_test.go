@@ -26,14 +26,17 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %s with remedy %q: want a remedy exactly where not ok", c.Name, c.State, c.Remedy)
 		}
 	}
-	want := []string{"kernel", "tun", "tap", "user namespaces", "seccomp notify", "yama", "rdma-core", "bridge netfilter", "PAUSE frames", "ip", "tshark", "tcpdump"}
+	want := []string{"kernel", "tun", "tap", "wire shm", "wire stream", "wire udp", "wire vxlan",
+		"wire dev", "wire tapdev", "user namespaces", "seccomp notify", "yama", "rdma-core",
+		"bridge netfilter", "PAUSE frames", "ip", "tshark", "tcpdump"}
 	if !slices.Equal(names, want) {
 		t.Errorf("checks %q, want %q", names, want)
 	}
 	left := func() []string {
 		return slices.DeleteFunc(links(t), func(name string) bool { return slices.Contains(before, name) })
 	}
-	for end := time.Now().Add(time.Minute); len(left()) > 0; time.Sleep(time.Millisecond) { // those of tests elsewhere go soon
+	// Those of tests elsewhere go soon.
+	for end := time.Now().Add(time.Minute); len(left()) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("left: %q", left())
 		}

@@ -64,8 +64,11 @@ func Serve(ctx context.Context, out, log io.Writer, built string, cfg peer.Confi
 		return err
 	}
 	defer g.Stop()
-	fmt.Fprintf(out, "ready %s ip=%s bridge=%s linux=%s\n", cfg.Name, joined(cfg.IP), cfg.Bridge,
-		strings.Fields(image.Linux)[0])
+	at := "bridge=" + cfg.Bridge
+	if cfg.Stream != "" {
+		at = "stream=" + cfg.Stream
+	}
+	fmt.Fprintf(out, "ready %s ip=%s %s linux=%s\n", cfg.Name, joined(cfg.IP), at, strings.Fields(image.Linux)[0])
 	select {
 	case <-ctx.Done():
 	case <-g.Ended():

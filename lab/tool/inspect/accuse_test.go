@@ -81,6 +81,7 @@ func TestTerminateQuotesTheBadSegment(t *testing.T) {
 		{rdmapQueue, untagged(func(h *ddp.Header) { h.QN = 9 }), []byte("x"), rdmap.LayerDDP, ddp.TypeUntagged, ddp.InvalidQN},
 		{ddpMSN, untagged(func(h *ddp.Header) { h.MSN = 9 }), []byte("x"), rdmap.LayerDDP, ddp.TypeUntagged, ddp.InvalidMSN},
 		{ddpMO, untagged(func(h *ddp.Header) { h.MO = 9 }), []byte("x"), rdmap.LayerDDP, ddp.TypeUntagged, ddp.InvalidMO},
+		{ddpMO, untagged(func(h *ddp.Header) { h.MO = 9 }), nil, rdmap.LayerDDP, ddp.TypeUntagged, ddp.InvalidMO},
 		{respUnasked, tagged(func(h *ddp.Header) { h.ULP |= 0x02 }), []byte("x"), rdmap.LayerDDP, ddp.TypeTagged, ddp.InvalidSTag},
 		{ddpWrap, tagged(func(h *ddp.Header) { h.TO = ^uint64(0) }), []byte("xy"), rdmap.LayerDDP, ddp.TypeTagged, ddp.TOWrap},
 		{readLength, rdmap.UntaggedHeader(rdmap.ReadRequestOp, true, 0, 1, 0), read.AppendTo(nil)[:20],

@@ -1,6 +1,6 @@
 // Package inspect replays a capture of anyone's traffic through the state
 // machines of the protocols and names what breaks a rule, with the number of
-// the packet and the clause: TCP, MPA, DDP and RDMAP, Omni-Path's packets, PTP.
+// the packet and the clause: TCP, MPA, DDP and RDMAP, RoCE, Omni-Path's packets, PTP.
 //
 // An Inspector takes packets and gives a Report; it does no I/O and owns no
 // clock. It stands beside the wire: it does not know what memory, queues and
@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"tapir/wire/ether"
+	"tapir/wire/ib"
 	"tapir/wire/ip"
 	"tapir/wire/pcapng"
 	"tapir/wire/udp"
@@ -69,6 +70,7 @@ type Inspector struct {
 	noted  map[string]bool // notes that are made once
 	start  int64           // time of the first packet
 	hand   *Packet         // that is judged
+	roce   roceState
 	views  views
 }
 
@@ -77,7 +79,7 @@ func New(opt Options) *Inspector {
 	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last ||
 		opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
 		fabric: map[fabricKey]*Flow{}, noted: map[string]bool{},
-		ptp: map[ptpKey]*ptpDomain{}, views: newViews()}
+		ptp: map[ptpKey]*ptpDomain{}, roce: newRoCEState(), views: newViews()}
 }
 
 // Link types beside Ethernet in which IP packets are captured
@@ -86,12 +88,6 @@ const (
 	linkRaw  = 101
 	linkSLL  = 113
 	linkSLL2 = 276
-)
-
-// EtherTypes and ports of traffic that is recognized and not replayed.
-const (
-	typeRoCEv1 = 0x8915
-	portRoCEv2 = 4791
 )
 
 // Packet takes the next packet of the capture.
@@ -144,8 +140,8 @@ func (i *Inspector) ethernet(p *Packet, b []byte) {
 		i.ip(p, b[n:])
 	case ether.TypePTP:
 		i.ptpFrame(p, b)
-	case typeRoCEv1:
-		i.unjudged(otherKey{kind: "RoCEv1", src: h.Src.String(), dst: h.Dst.String()}, p)
+	case ib.EtherType:
+		i.roceV1(p, b[n:])
 	default:
 		i.report.Other++
 	}
@@ -184,8 +180,8 @@ func (i *Inspector) ip(p *Packet, b []byte) {
 
 func (i *Inspector) udp(p *Packet, h *ip.Header, b []byte) {
 	u, _, _ := udp.Parse(b)
-	if len(b) >= udp.HeaderLen && u.Dst == portRoCEv2 {
-		i.unjudged(otherKey{kind: "RoCEv2", src: h.Src.String(), dst: h.Dst.String()}, p)
+	if len(b) >= udp.HeaderLen && u.Dst == ib.UDPPort {
+		i.roceV2(p, h, b)
 		return
 	}
 	i.report.Other++
@@ -242,6 +238,7 @@ func (i *Inspector) Finish() *Report {
 	for _, c := range i.order {
 		c.finish()
 	}
+	i.finishRoCE()
 	r := &i.report
 	slices.SortStableFunc(r.Flows, func(a, b *Flow) int { return cmp.Compare(a.First, b.First) })
 	numbers := map[int]int{}

@@ -85,7 +85,11 @@ func (m *message) scatter(from, at uint64, s *seg, d doubt) bool {
 		}
 	}
 	m.spans = list
-	return !s.Last || len(list) == 1 && (s.Tagged || list[0].from == from)
+	if !s.Last || s.Tagged {
+		return !s.Last || len(list) == 1
+	}
+	// An empty last segment covers nothing, yet its offset is the message's length.
+	return len(list) == 1 && list[0].from == from && (at < end || list[0].to == at)
 }
 
 // sent is a segment as a Terminate may quote it.

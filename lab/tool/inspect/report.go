@@ -244,7 +244,7 @@ func (r *Report) writeFindings(p *printer) {
 	case NotJudged:
 		p.f("no violation in what was replayed; not all of the capture could be\n")
 	case NothingSeen:
-		p.f("nothing to replay: no iWARP, Omni-Path or PTP traffic\n")
+		p.f("nothing to replay: no iWARP, RoCE, Omni-Path or PTP traffic\n")
 	}
 }
 

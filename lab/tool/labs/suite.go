@@ -56,6 +56,8 @@ func (o *One) Run(ctx context.Context) error {
 type Suite struct {
 	Labs []*topo.Lab
 	Out  string // directory with a folder for each lab; empty: nothing is kept
+	// Attached: the nodes are up already, as of real.Attach.
+	Attached bool
 	// Files with the results of all labs; empty: not written.
 	JUnit, JSON, HTML string
 }
@@ -79,7 +81,7 @@ func (s *Suite) Run(ctx context.Context, w io.Writer) error {
 		if s.Out != "" {
 			options.Out = filepath.Join(s.Out, lab.Name)
 		}
-		r, err := Run(ctx, lab, real.Options{Options: options, Tapir: self}, virtual.Options{Options: options})
+		r, err := s.run(ctx, lab, real.Options{Options: options, Tapir: self})
 		all = append(all, r)
 		if r.Verdict != result.Passed {
 			failed++
@@ -95,6 +97,22 @@ func (s *Suite) Run(ctx context.Context, w io.Writer) error {
 		errs = append(errs, fmt.Errorf("%d of %d labs failed", failed, len(s.Labs)))
 	}
 	return errors.Join(append(errs, s.write(all))...)
+}
+
+func (s *Suite) run(ctx context.Context, lab *topo.Lab, o real.Options) (*result.Result, error) {
+	if s.Attached {
+		return real.Attach(ctx, lab, o)
+	}
+	return Run(ctx, lab, o, virtual.Options{Options: o.Options})
+}
+
+// Add adds a lab, unless it has a step that attached nodes cannot do.
+func (s *Suite) Add(lab *topo.Lab) error {
+	s.Labs = append(s.Labs, lab)
+	if !s.Attached {
+		return nil
+	}
+	return usage.Wrap(real.Attachable(lab))
 }
 
 // write writes the reports.

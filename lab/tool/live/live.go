@@ -1,5 +1,5 @@
-// Package live runs wire scripts (package script) against a Linux guest with
-// the siw driver, in real time. A World is a namespace with a bridge, the guest
+// Package live runs wire scripts (package script) against a Linux guest, in real time: those
+// of iWARP against the siw driver, those of RoCE against rxe. A World is a namespace with a bridge, the guest
 // and one cable for each script that runs at a time; the script plays a
 // station of its own on the bridge, frame by frame.
 package live
@@ -66,7 +66,8 @@ type World struct {
 
 // setup is what scripts want the guest set to.
 type setup struct {
-	siw string
+	rxe bool
+	siw string // parameters
 	mtu int
 }
 
@@ -191,7 +192,11 @@ func (w *World) Close() {
 
 // prepare gives the guest the driver and the MTU that a script asks for.
 func (w *World) prepare(ctx context.Context, want setup) error {
-	if err := w.Guest.LoadSiw(ctx, strings.Fields(want.siw)...); err != nil {
+	load := func() error { return w.Guest.LoadSiw(ctx, strings.Fields(want.siw)...) }
+	if want.rxe {
+		load = func() error { return w.Guest.LoadRXE(ctx) }
+	}
+	if err := load(); err != nil {
 		return w.explain(err)
 	}
 	return w.explain(w.Guest.SetMTU(ctx, want.mtu))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
+	"tapir/lab/tool/usage"
 )
 
 // Result is one script's.
@@ -50,7 +52,7 @@ func (w *World) Run(ctx context.Context, scripts []*script.Script, trace bool, d
 				Why: []string{why}}})
 			continue
 		}
-		k := setup{s.SiwParameters(), s.MTU()}
+		k := setup{s.RXE(), s.SiwParameters(), s.MTU()}
 		groups[k] = append(groups[k], s)
 	}
 	var keys []setup
@@ -109,9 +111,16 @@ func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool,
 	return err
 }
 
-// Against builds and boots a guest and runs scripts against it, up to lanes at a
-// time. Each result is printed; that siw differs from a script is an error.
-func Against(ctx context.Context, out, log io.Writer, all []*script.Script, lanes int, trace bool) error {
+// Against builds and boots a guest and runs scripts against its driver, siw or rxe, up to lanes
+// at a time. Each result is printed; that Linux differs from a script is an error.
+func Against(ctx context.Context, out, log io.Writer, all []*script.Script, driver string, lanes int,
+	trace bool) error {
+	switch {
+	case driver != "siw" && driver != "rxe":
+		return usage.Errorf("--peer %s: want siw or rxe", driver)
+	case slices.ContainsFunc(all, func(s *script.Script) bool { return s.RXE() != (driver == "rxe") }):
+		return usage.Errorf("--peer siw is for scripts of iWARP, --peer rxe for those of RoCE")
+	}
 	if !netns.Privileged() {
 		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with " +
 			"CAP_NET_ADMIN and CAP_SYS_ADMIN")
@@ -136,7 +145,7 @@ func Against(ctx context.Context, out, log io.Writer, all []*script.Script, lane
 	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs],
 		count[script.NotApplicable])
 	if n := count[script.Differs]; n > 0 {
-		return fmt.Errorf("siw differs from %d of %d scripts", n, len(all))
+		return fmt.Errorf("Linux differs from %d of %d scripts", n, len(all))
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"tapir/lab/tool/params"
 )
 
 // Write writes a page for cmd and every visible verb below it into a directory.
@@ -68,7 +70,7 @@ func options(b *bytes.Buffer, flags *pflag.FlagSet) {
 	}
 	b.WriteString(".SH OPTIONS\n")
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden {
+		if f.Hidden && f.Annotations[params.Parameter] == nil {
 			return
 		}
 		value, usage := pflag.UnquoteUsage(f)

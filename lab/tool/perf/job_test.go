@@ -2,6 +2,7 @@ package perf
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -9,34 +10,51 @@ import (
 	"tapir/lab/conf/perfconf"
 )
 
+// RoCE leaves 56 octets of private data to a request.
 func TestHelloFitsPrivateData(t *testing.T) {
-	h := hello{
-		Version: 1, Op: perfconf.WriteLat, Size: perfconf.MaxSize, Iters: perfconf.MaxIters, Duration: 1 << 62, QPs: perfconf.MaxQPs, QP: perfconf.MaxQPs - 1, Depth: perfconf.MaxDepth,
-		Seed: 1<<64 - 1, Region: region{STag: 1<<32 - 1, Addr: 1<<64 - 1, Len: 1<<64 - 1}, Sizes: []int{perfconf.MaxSize, perfconf.MaxSize, perfconf.MaxSize, perfconf.MaxSize},
-	}
-	if n := len(encode(h)); n > 508 {
-		t.Fatalf("%d octets of private data; MPA takes 508", n)
+	for _, h := range []hello{
+		{Op: perfconf.WriteBW, Size: perfconf.MaxSize, Iters: perfconf.MaxIters,
+			QPs: perfconf.MaxQPs, QP: perfconf.MaxQPs - 1, Depth: perfconf.MaxDepth, Seed: 1<<64 - 1,
+			Region: region{STag: 1<<32 - 1, Addr: 1<<64 - 1, Len: perfconf.MaxSize}},
+		{Op: perfconf.Verify, Size: 8, Iters: 1, QPs: 1, Depth: 1, Seed: 1<<64 - 1, Sizes: append([]int{1000}, perfconf.VerifySizes...),
+			Region: region{STag: 1<<32 - 1, Addr: 1<<64 - 1, Len: perfconf.MaxSize}},
+	} {
+		b := h.encode()
+		if len(b) > 56 {
+			t.Errorf("%v: %d octets of private data; RoCE takes 56", h.Op, len(b))
+		}
+		if back, err := decodeHello(append(b, make([]byte, 56-len(b))...)); err != nil || !reflect.DeepEqual(back, h) {
+			t.Errorf("%+v became %+v: %v", h, back, err)
+		}
 	}
 }
 
 func TestDecodeHelloRefuses(t *testing.T) {
-	good := hello{Version: helloVersion, Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}
-	if _, err := decodeHello(encode(good)); err != nil {
-		t.Fatal(err)
+	good := hello{Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}
+	if h, err := decodeHello(good.encode()); err != nil || !reflect.DeepEqual(h, good) {
+		t.Fatalf("%+v, %v", h, err)
 	}
 	for name, spoil := range map[string]func(*hello){
-		"version": func(h *hello) { h.Version = 9 },
-		"op":      func(h *hello) { h.Op = "x" },
-		"qp":      func(h *hello) { h.QP = 2 },
-		"size":    func(h *hello) { h.Size = 0 },
-		"sizes":   func(h *hello) { h.Op, h.QPs, h.QP = perfconf.Verify, 1, 0 },
-		"qps":     func(h *hello) { h.Op, h.Sizes = perfconf.Verify, []int{8} },
+		"op":    func(h *hello) { h.Op = "x" },
+		"qp":    func(h *hello) { h.QP = 2 },
+		"size":  func(h *hello) { h.Size = 0 },
+		"sizes": func(h *hello) { h.Op, h.QPs, h.QP = perfconf.Verify, 1, 0 },
+		"qps":   func(h *hello) { h.Op, h.Sizes = perfconf.Verify, []int{8} },
 	} {
 		h := good
 		spoil(&h)
-		if _, err := decodeHello(encode(h)); err == nil {
-			t.Errorf("%s: accepted %s", name, encode(h))
+		if _, err := decodeHello(h.encode()); err == nil {
+			t.Errorf("%s: accepted %+v", name, h)
 		}
+	}
+	whole := good.encode()
+	for n := range len(whole) {
+		if _, err := decodeHello(whole[:n]); err == nil {
+			t.Errorf("%d octets of %d accepted", n, len(whole))
+		}
+	}
+	if _, err := decodeHello(append([]byte{9}, whole[1:]...)); err == nil {
+		t.Error("another version accepted")
 	}
 	if _, err := decodeHello([]byte("rdma-ping-0")); err == nil {
 		t.Error("foreign private data accepted")
@@ -107,13 +125,14 @@ func TestReportJSON(t *testing.T) {
 
 // FuzzHello: a peer asks for any job.
 func FuzzHello(f *testing.F) {
-	f.Add(encode(hello{Version: helloVersion, Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}))
+	f.Add((&hello{Op: perfconf.WriteBW, Size: 8, Iters: 1, QPs: 2, QP: 1, Depth: 1}).encode())
+	f.Add((&hello{Op: perfconf.Verify, QPs: 1, Depth: 1, Sizes: []int{8, 1000}}).encode())
 	f.Add(make([]byte, 16))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, err := decodeHello(b); err == nil {
 			j := h.job()
 			if err := j.Validate(); err != nil || h.QP < 0 || h.QP >= h.QPs {
-				t.Fatalf("accepted %s: %v", b, err)
+				t.Fatalf("accepted %x: %v", b, err)
 			}
 		}
 	})

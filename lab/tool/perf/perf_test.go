@@ -11,6 +11,7 @@ import (
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/link"
 	"tapir/nic"
+	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -24,9 +25,15 @@ var serverAddr = netip.MustParseAddr("10.0.0.1")
 
 func newWorld(t *testing.T, frames nic.FrameMode, faults link.Impairment) *world {
 	t.Helper()
+	return newWorldOf(t, verbs.IWARP, frames, faults)
+}
+
+func newWorldOf(t *testing.T, p verbs.Personality, frames nic.FrameMode, faults link.Impairment) *world {
+	t.Helper()
 	var cfg [2]nic.Config
 	for i, addr := range []string{"10.0.0.1/24", "10.0.0.2/24"} {
-		cfg[i] = nic.Config{Name: "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7}
+		cfg[i] = nic.Config{Name: "nic" + string('0'+rune(i)), Addrs: []netip.Prefix{netip.MustParsePrefix(addr)}, Frames: frames, Seed: 7,
+			RDMA: nic.RDMA{Personality: p}}
 	}
 	return &world{vpair.New(t, cfg, faults), t}
 }
@@ -41,6 +48,21 @@ type outcome struct {
 	rep  Report
 	err  error
 	done bool
+}
+
+// A job that names a transport runs on NICs that have it, and on no other.
+func TestTransport(t *testing.T) {
+	w := newWorldOf(t, verbs.RoCE, nic.GSO, link.Impairment{})
+	for _, op := range perfconf.Ops {
+		server, client := w.run(perfconf.Job{Op: op, Iters: 5, Transport: "roce"})
+		if server.err != nil || client.err != nil {
+			t.Errorf("%s: %v, %v", op, server.err, client.err)
+		}
+		_, err := Start(w.NICs[0], perfconf.Job{Op: op, Transport: "iwarp"}, w.Now, nil, nil)
+		if err == nil || !strings.Contains(err.Error(), "nic0 has personality roce, not iwarp") {
+			t.Errorf("%s over iwarp: %v", op, err)
+		}
+	}
 }
 
 func (w *world) start(i int, job perfconf.Job) *outcome {

@@ -144,6 +144,13 @@ func Start(d *nic.Device, job perfconf.Job, now frame.Time, done func(Report, er
 	if err := job.Validate(); err != nil {
 		return nil, err
 	}
+	transport := job.Transport
+	if job.SL != 0 { // which only RoCE has
+		transport = verbs.RoCE.String()
+	}
+	if err := perfconf.Speaks(transport, d.Verbs.Identity()); err != nil {
+		return nil, fmt.Errorf("%s: %w", job.Op, err)
+	}
 	r := &Run{dev: d, job: job, done: done, progress: progress, cancelTimer: func() {}, cancelPoller: func() {}}
 	var err error
 	if job.Serves() {
@@ -248,7 +255,7 @@ func (r *Run) connect(now frame.Time) error {
 			return err
 		}
 		c.id = r.dev.CM.NewID(r.event, c)
-		params := cm.Params{QP: c.qp, PrivateData: r.hello(i)}
+		params := cm.Params{QP: c.qp, PrivateData: r.hello(i), SL: r.job.SL}
 		if err := c.id.Connect(netip.AddrPortFrom(r.job.Remote, r.job.Port), params, now); err != nil {
 			return err
 		}
@@ -262,10 +269,11 @@ func (r *Run) hello(i int) []byte {
 	if r.job.Op == perfconf.Rping {
 		return nil
 	}
-	return encode(hello{
-		Version: helloVersion, Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
+	h := hello{
+		Op: r.job.Op, Size: r.job.Size, Iters: r.job.Iters, Duration: r.job.Duration,
 		QPs: r.job.QPs, QP: i, Depth: r.job.Depth, Sizes: r.job.Sizes, Seed: r.seed, Region: r.region(),
-	})
+	}
+	return h.encode()
 }
 
 // event handles what the connection manager says of a connection.

@@ -1,7 +1,6 @@
 package perf
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -18,6 +17,10 @@ func (r *Run) listen() (err error) {
 	return err
 }
 
+// mostReason is how many octets of a refusal's reason travel: RoCE takes 148 of private
+// data.
+const mostReason = 120
+
 // request answers a client: the first one decides the job, its further
 // queue pairs join it, everybody else is turned down.
 func (r *Run) request(ev cm.Event, now frame.Time) {
@@ -25,7 +28,8 @@ func (r *Run) request(ev cm.Event, now frame.Time) {
 	if err != nil {
 		ev.ID.Context = nil
 		// Whoever has gone in the meantime needs no answer.
-		_ = ev.ID.Reject(encode(welcome{Refuse: err.Error()}), now)
+		reason := err.Error()
+		_ = ev.ID.Reject(encode(welcome{Refuse: reason[:min(len(reason), mostReason)]}), now)
 		return
 	}
 	c.id, ev.ID.Context = ev.ID, c
@@ -88,7 +92,7 @@ func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
 		return
 	}
 	var w welcome
-	if err := json.Unmarshal(ev.PrivateData, &w); err != nil {
+	if err := w.decode(ev.PrivateData); err != nil {
 		r.finish(fmt.Errorf("%s: %s is another program: it answered with %d octets of private data, no welcome of "+
 			"this test", r.job.Op, ev.ID.Remote(), len(ev.PrivateData)), now)
 		return
@@ -105,7 +109,7 @@ func (r *Run) welcome(c *conn, ev cm.Event, now frame.Time) {
 // refusal is the reason that a server gave.
 func refusal(private []byte) string {
 	var w welcome
-	if err := json.Unmarshal(private, &w); err != nil || w.Refuse == "" {
+	if err := w.decode(private); err != nil || w.Refuse == "" {
 		return "no reason given"
 	}
 	return w.Refuse

@@ -25,7 +25,14 @@ func ReadFiles(out io.Writer, names []string) (all []*Script, err error) {
 
 // RunAll runs scripts in virtual time and prints what fails, and with trace every
 // packet.
-func RunAll(out io.Writer, all []*Script, trace bool) error {
+func RunAll(out io.Writer, all []*Script, trace bool, wire string) (err error) {
+	var over *Over
+	if wire != "" {
+		if over, err = OpenOver(wire); err != nil {
+			return fmt.Errorf("--wire %s: %w", wire, err)
+		}
+		defer over.Close()
+	}
 	failed := 0
 	for _, s := range all {
 		var to io.Writer
@@ -33,10 +40,13 @@ func RunAll(out io.Writer, all []*Script, trace bool) error {
 			fmt.Fprintf(out, "# %s\n", s.Name)
 			to = out
 		}
-		if err := s.Run(to); err != nil {
+		if err := s.RunOver(to, over); err != nil {
 			failed++
 			fmt.Fprintln(out, err)
 		}
+	}
+	if over != nil {
+		fmt.Fprintf(out, "%d frames over %s\n", over.Carried(), wire)
 	}
 	switch {
 	case failed > 0:

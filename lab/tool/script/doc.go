@@ -3,9 +3,9 @@
 // packetdrill. A script runs in virtual time, against the NIC's TCP offload
 // engine or, with "protocol iwarp", against a whole NIC with an application on
 // it; the same script always runs the same way. "protocol 16b" and "protocol
-// ptp" are about an HFI port with a virtual NIC and a PTP clock. Scripts of
-// iWARP also run against a live Linux machine. docs/scripts.md is the reference
-// of the format.
+// ptp" are about an HFI port with a virtual NIC and a PTP clock, "protocol roce"
+// about a NIC with RoCE. Scripts of iWARP and RoCE also run against a live Linux
+// machine. docs/scripts.md is the reference of the format.
 //
 // A script is parsed into settings and steps (parse.go). A step has a time, a
 // connection and an action: a message that the peer sends or that the NIC
@@ -19,5 +19,5 @@
 // guest (live.go, judge.go; guest.go and guestqp.go speak with its application).
 //
 // The other protocols have messages of named fields (protocol.go): fabric.go,
-// ptp.go.
+// ptp.go, roce.go, whose machine is a NIC (rocenic.go) or a guest (roceguest.go).
 package script

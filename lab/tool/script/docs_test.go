@@ -22,7 +22,7 @@ func (c cell) script() string {
 	switch c.protocol {
 	case "tcp":
 		head = ""
-	case "16b", "ptp":
+	case "16b", "ptp", "roce":
 		first = "0 expect quiet"
 	}
 	if strings.ContainsAny(c.text[:1], "0123456789+*&") {
@@ -51,12 +51,14 @@ func reference(t *testing.T) (blocks [][2]string, cells []cell) {
 			protocol = "16b"
 		case "# Scripts of PTP messages":
 			protocol = "ptp"
+		case "# Scripts of RoCE":
+			protocol = "roce"
 		}
 		if m := regexp.MustCompile("^\\| `(.*?)` \\|").FindStringSubmatch(l); m != nil {
 			cells = append(cells, cell{m[1], protocol})
 		}
 	}
-	if protocol != "ptp" {
+	if protocol != "roce" {
 		t.Error("docs/scripts.md lacks the part of a protocol")
 	}
 	return blocks, cells
@@ -98,7 +100,7 @@ func runText(text string) error {
 func TestTablesOfTheReference(t *testing.T) {
 	_, cells := reference(t)
 	words := map[string]bool{}
-	of := map[string]map[string]bool{"16b": {}, "ptp": {}}
+	of := map[string]map[string]bool{"16b": {}, "ptp": {}, "roce": {}}
 	for _, c := range cells {
 		if _, err := Parse("docs/scripts.md", c.script()); err != nil {
 			t.Errorf("%v", err)
@@ -110,7 +112,7 @@ func TestTablesOfTheReference(t *testing.T) {
 			}
 		}
 	}
-	for name, p := range map[string]*protocol{"16b": fabricProtocol, "ptp": ptpProtocol} {
+	for name, p := range map[string]*protocol{"16b": fabricProtocol, "ptp": ptpProtocol, "roce": roceProtocol} {
 		for _, w := range p.words() {
 			if !of[name][w] {
 				t.Errorf("no table of docs/scripts.md about %s has %q", name, w)

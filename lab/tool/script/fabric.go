@@ -166,6 +166,7 @@ func (b *fabric) Room() int { return math.MaxInt32 }
 // Transmit implements frame.Link. Whatever the script says, the packet must be
 // sound.
 func (b *fabric) Transmit(f *frame.Frame) {
+	f = b.r.over.carryFrame(f, b.pool, false)
 	defer f.Release()
 	if _, why := opa.Unwrap(f); why != frame.DropNone {
 		b.r.observed(packet16B, nil, "framing: "+why.String())
@@ -265,6 +266,7 @@ func (b *fabric) receive(p []byte, wrap func(opa.Framing, *frame.Frame) frame.Dr
 	if why := wrap(opa.Framing88B5, f); why != frame.DropNone {
 		return "the packet cannot be framed: " + why.String()
 	}
+	f = b.r.over.carryFrame(f, b.pool, true)
 	b.port.Receive([]*frame.Frame{f}, b.r.now())
 	return ""
 }

@@ -19,11 +19,19 @@ import (
 // (lab/host/peer/guest/wireapp.c, which documents what is said).
 type guest struct {
 	v      *live
+	ear    guestEar
 	lines  <-chan string // nil when it has ended
 	all    <-chan string // the same, never nil
 	answer []string      // to commands, not taken
 	pds    map[string]int
 	posted map[[2]uint64]verbs.WCOpcode // by queue pair and id
+}
+
+// guestEar takes what the application tells of, in the numbers of wireapp.c.
+type guestEar interface {
+	event(n []int64, private string)
+	completion(n []int64)
+	async(n []int64)
 }
 
 func newGuest(v *live) *guest {
@@ -103,11 +111,11 @@ func (g *guest) told(line string, ok bool) {
 	case f[0] == "ok" || f[0] == "err":
 		g.answer = append(g.answer, line)
 	case f[0] == "ev" && len(f) == 8:
-		g.event(numbers64(f[1:7]), f[7])
+		g.ear.event(numbers64(f[1:7]), f[7])
 	case f[0] == "wc" && len(f) == 8:
-		g.completion(numbers64(f[1:]))
+		g.ear.completion(numbers64(f[1:]))
 	case f[0] == "as" && len(f) == 3:
-		g.async(numbers64(f[1:]))
+		g.ear.async(numbers64(f[1:]))
 	default:
 		g.v.fail(fmt.Errorf("its application says %q", line))
 	}
@@ -225,18 +233,8 @@ func (g *guest) sync() {
 	if g.do("sync") != nil {
 		return
 	}
-	for _, r := range g.v.r.world.regions {
-		if r.mr.(*guestMR).gone {
-			continue
-		}
-		text, err := g.call("get %d %d", r.mr.Addr()-guard, len(r.all))
-		if err == nil {
-			_, err = hex.Decode(r.all, []byte(text))
-		}
-		if err != nil {
-			g.v.fail(fmt.Errorf("the memory of %s: %w", r.name, err))
-			return
-		}
+	if err := g.v.bench.look(); err != nil {
+		g.v.fail(err)
 	}
 }
 
@@ -283,11 +281,16 @@ func (g *guest) register(r *region, access verbs.Access, pd string, _ uint64) (m
 	if _, err := fmt.Sscan(text, &m.addr, &m.key); err != nil {
 		return nil, err
 	}
-	if _, err := fmt.Fprintf(g.v.cable.Agent, "put %d %d\n%s", m.addr-guard, len(r.all), r.all); err != nil {
-		return nil, err
+	return m, g.put(m.addr-guard, r.all)
+}
+
+// put fills memory of the application.
+func (g *guest) put(addr uint64, b []byte) error {
+	if _, err := fmt.Fprintf(g.v.cable.Agent, "put %d %d\n%s", addr, len(b), b); err != nil {
+		return err
 	}
-	_, err = g.take("put")
-	return m, err
+	_, err := g.take("put")
+	return err
 }
 
 // guestMR is a region in the guest.

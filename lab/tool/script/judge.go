@@ -25,7 +25,7 @@ var blindWords = []string{"event closed", "async terminated"}
 // goes on.
 func (v *live) expect(e *expectation, s *step) *Error {
 	text := strings.TrimPrefix(e.word.text, "expect ")
-	first, _, _ := strings.Cut(text, " ")
+	first := e.about()
 	for _, w := range blindWords {
 		if strings.HasPrefix(text, w) {
 			v.out.Unseen++
@@ -33,7 +33,7 @@ func (v *live) expect(e *expectation, s *step) *Error {
 		}
 	}
 	switch {
-	case blind[first]:
+	case blind[first] && (first != "state" || v.r.world != nil):
 		v.out.Unseen++
 		return nil
 	case first == "async":
@@ -45,23 +45,14 @@ func (v *live) expect(e *expectation, s *step) *Error {
 	v.within(patience, func() bool {
 		v.settle()
 		ok, have = e.holds(v.r, p)
-		return ok || v.decided(e, first, p)
+		return ok || v.bench.decided(e, p)
 	})
 	if v.dead != nil || ok {
 		return nil
 	}
 	v.differ(&v.out.Inside, "not so: "+text, have)
-	v.accept(e, first, p)
+	v.bench.skip(e, p)
 	return nil
-}
-
-// decided tells whether waiting would change nothing.
-func (v *live) decided(e *expectation, first string, p *peer) bool {
-	if e.kind == nil {
-		return !e.waits || first == "memory" && p.end.settled(v)
-	}
-	h, _ := p.end.first(e.kind)
-	return h != nil || p.end.settled(v)
 }
 
 // overIn is how long after the end of a connection the application learns
@@ -81,22 +72,6 @@ func (e *endpoint) settled(v *live) bool {
 	return v.r.at-e.overSince > overIn
 }
 
-// accept takes what has come instead, so that what follows is judged by
-// itself.
-func (v *live) accept(e *expectation, first string, p *peer) {
-	if e.kind != nil {
-		if h, i := p.end.first(e.kind); h != nil {
-			p.end.told = append(p.end.told[:i:i], p.end.told[i+1:]...)
-		}
-		return
-	}
-	if first == "memory" {
-		for _, g := range v.r.world.regions {
-			copy(g.known, g.all)
-		}
-	}
-}
-
 // longestLive is how long a script may take against a live machine.
 const longestLive = 20 * time.Second
 
@@ -106,8 +81,8 @@ var ours = map[string]string{
 	"strict-reads": "a setting of this NIC", "request-timeout": "siw's time for a request is fixed",
 	"reply-timeout": "siw's time for a reply is fixed", "close-timeout": "a setting of this NIC",
 	"first-delay": "a setting of this NIC", "nudge": "a setting of this NIC",
-	"placement": "siw never places out of order",
-	"segments":  "it states each segment of this NIC's TCP engine",
+	"placement": "siw never places out of order", "iwarp": "a setting of this NIC",
+	"segments": "it states each segment of this NIC's TCP engine",
 }
 
 // commandsOfOurs are words of commands that the verbs of Linux or siw do not
@@ -123,9 +98,9 @@ var commandsOfOurs = map[string]string{
 // if it can.
 func (s *Script) inapplicable() string {
 	switch {
-	case s.set.proto != nil:
+	case s.set.proto != nil && s.set.proto != roceProtocol:
 		return "siw has no Omni-Path and no PTP"
-	case !s.set.iwarp:
+	case s.set.proto == nil && !s.set.iwarp:
 		return "it states each segment as this NIC's TCP engine sends it; siw's TCP is that of Linux"
 	case s.notLive != "":
 		return s.notLive
@@ -159,7 +134,7 @@ func (s *Script) inapplicable() string {
 // inapplicable says which word of the step a live machine has no counterpart
 // for.
 func (st *step) inapplicable() string {
-	if _, ok := st.act.(*command); !ok {
+	if _, ok := st.act.(*command); !ok || st.line.proto != nil {
 		return ""
 	}
 	words := strings.Fields(st.line.source)
@@ -182,12 +157,23 @@ func (s *Script) NotLive() string { return s.inapplicable() }
 func (s *Script) IPv6() bool { return s.set.v6 }
 
 // MTU is that of the script's machine, in octets of IP.
-func (s *Script) MTU() int { return s.set.mtu() }
+func (s *Script) MTU() int {
+	if s.set.proto == roceProtocol {
+		return roceMTU
+	}
+	return s.set.mtu()
+}
+
+// RXE tells whether its live machine is rxe, the driver of RoCE.
+func (s *Script) RXE() bool { return s.set.proto == roceProtocol }
 
 // SiwParameters are what siw is loaded with to do what the script's settings
 // ask of the NIC, "" for the stock driver.
 func (s *Script) SiwParameters() string {
 	var list []string
+	if s.RXE() {
+		return ""
+	}
 	if s.set.rdma.CRC == mpa.CRCRequired {
 		list = append(list, "mpa_crc_required=1")
 	}

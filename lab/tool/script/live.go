@@ -11,15 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"tapir/ddp"
-	"tapir/mpa"
 	"tapir/nic/buf"
-	"tapir/rdmap"
-	"tapir/wire/arp"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
-	"tapir/wire/ip"
-	"tapir/wire/tcp"
 )
 
 // Cable is the script's end of the link to a live machine, and of the channel
@@ -67,10 +61,25 @@ const (
 // errSilent is a machine that does not answer any more.
 var errSilent = errors.New("the machine does not answer")
 
+// liveBench is the peer's side of a live run, between the frames and the script.
+type liveBench interface {
+	begin() error                         // makes what each script has, with an application that answers
+	ours(b []byte) bool                   // tells whether a frame of the machine is about this script
+	sent(f *frame.Frame)                  // takes it
+	answer() bool                         // delivers what the peer's side says without being asked
+	acked() bool                          // tells whether the machine has acknowledged what was sent
+	look() error                          // looks at the machine's memory
+	decided(e *expectation, p *peer) bool // tells whether waiting would change nothing
+	skip(e *expectation, p *peer)         // takes what has come instead
+	hangUp()                              // ends what is still open
+	unclaimed() string
+}
+
 // live is a run in real time.
 type live struct {
 	r      *runner
 	cable  *Cable
+	bench  liveBench
 	guest  *guest
 	start  time.Time
 	skew   time.Duration // how much later than the script says everything is
@@ -100,21 +109,31 @@ func (s *Script) RunLive(cable Cable, trace io.Writer) (Outcome, error) {
 	r.live = v
 	v.guest = newGuest(v)
 	defer v.guest.close()
-	r.world = &world{r: r, machine: v.guest, mac: cable.MAC, station: cable.Station}
-	if err := v.guest.greet(); err != nil {
+	if s.set.proto == roceProtocol {
+		v.bench = newRoCEGuest(v)
+	} else {
+		r.world = &world{r: r, machine: v.guest, mac: cable.MAC, station: cable.Station}
+		v.bench, v.guest.ear = r.world, v.guest
+	}
+	err := v.guest.greet()
+	if err == nil {
+		err = v.bench.begin()
+	}
+	if err != nil {
 		return v.out, err
 	}
 	v.start = time.Now()
-	err := r.steps()
-	if err == nil {
-		err = v.finish()
+	wrong := r.steps()
+	if wrong == nil {
+		wrong = v.finish()
 	}
-	v.hangUp()
+	v.bench.hangUp()
+	v.bench.answer()
 	if v.dead != nil {
 		return v.out, v.dead
 	}
-	if err != nil {
-		v.differ(&v.out.Frames, err.Msg, err.Got)
+	if wrong != nil {
+		v.differ(&v.out.Frames, wrong.Msg, wrong.Got)
 	}
 	return v.out, nil
 }
@@ -219,7 +238,7 @@ func (v *live) poll() {
 			more = false
 		}
 	}
-	v.r.world.answer()
+	v.bench.answer()
 }
 
 // fail ends the run: the machine is beyond reach.
@@ -236,38 +255,13 @@ func (v *live) frame(b []byte, ok bool) {
 		v.fail(errors.New("the link to the machine has gone"))
 		return
 	}
-	if !v.ours(b) {
+	if !v.bench.ours(b) {
 		return
 	}
 	v.r.at = max(v.r.at, v.now())
 	f := v.r.pool.Get(len(b))
 	copy(f.Extend(len(b)), b)
-	v.r.world.sent(f)
-}
-
-// ours tells whether a frame asks for the peer's address or belongs to one of
-// its connections.
-func (v *live) ours(b []byte) bool {
-	eh, n, err := ether.Parse(b)
-	if err != nil {
-		return false
-	}
-	if eh.Type == ether.TypeARP {
-		q, err := arp.Parse(b[n:])
-		return err == nil && q.TargetIP == v.cable.Remote
-	}
-	h, seg, err := ip.Parse(b[n:])
-	switch {
-	case err != nil:
-		return false
-	case h.Proto == ip.ProtoICMPv6:
-		return true
-	case h.Proto != ip.ProtoTCP || eh.Dst != v.cable.Station || h.Dst != v.cable.Remote:
-		return false
-	}
-	th, _, err := tcp.Parse(seg)
-	return err == nil && th.SrcPort == v.cable.Port && th.DstPort >= v.cable.First &&
-		th.DstPort < v.cable.First+maxConns
+	v.bench.sent(f)
 }
 
 // send gives frames to the machine.
@@ -283,41 +277,8 @@ func (v *live) send(frames []*frame.Frame) {
 // settle waits until the machine has acknowledged what was sent, its
 // application has told what it knows, and its memory has been looked at.
 func (v *live) settle() {
-	v.within(ackIn, func() bool {
-		for _, p := range v.r.peers {
-			if e := p.end; e.open && !e.rst && e.taken < e.sent && len(e.lost) == 0 {
-				return false
-			}
-		}
-		return true
-	})
+	v.within(ackIn, v.bench.acked)
 	v.guest.sync()
-}
-
-// hangUp resets what is still open.
-func (v *live) hangUp() {
-	for _, p := range v.r.peers {
-		if e := p.end; p.based && !e.rst {
-			e.indicate()
-			e.segment(tcp.RST|tcp.ACK, e.sent, 0, nil)
-		}
-	}
-	v.r.world.answer()
-}
-
-// indicate sends the ready-to-receive indication that a connection of the
-// peer-to-peer model waits for: an end without it is a BUG in the connection
-// manager of Linux.
-func (e *endpoint) indicate() {
-	if e.mine == nil || e.mine.Kind != mpa.Request || e.theirs == nil || len(e.out) > e.start || e.finSent {
-		return
-	}
-	if words, _, err := mpa.ParseEnhanced(e.mine.PrivateData); e.mine.Enhanced && err == nil && words.P2P {
-		h := ddp.Header{Tagged: true, Last: true, Version: ddp.Version,
-			ULP: rdmap.Control{Version: rdmap.Version, Opcode: rdmap.Write}.Byte(), STag: 1}
-		_ = e.frame(&framing{}, h.AppendTo(nil)) // an empty Write fits
-		e.soonClaim("event established")
-	}
 }
 
 // finish judges what is left at the end of a script.
@@ -333,7 +294,7 @@ func (v *live) finish() *Error {
 			v.differ(&v.out.Inside, "no "+strings.TrimPrefix(e.word.text, "expect "), "")
 		}
 	}
-	if left := v.r.world.unclaimed(); left != "" {
+	if left := v.bench.unclaimed(); left != "" {
 		v.differ(&v.out.Inside, "more has happened than the script says", left)
 	}
 	return nil

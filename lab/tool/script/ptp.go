@@ -273,7 +273,7 @@ func (b *ptpBench) Send(_ int, out ptp.Outgoing) {
 		b.stamps = append(b.stamps, txStamp{out.ID, now})
 	}
 	var m msg.Message
-	if err := m.Parse(out.Body); err != nil {
+	if err := m.Parse(b.r.over.carryPTP(out.Body, false)); err != nil {
 		b.r.observed(ptpKinds["sync"], nil, err.Error())
 		return
 	}
@@ -367,7 +367,7 @@ func (b *ptpBench) send(m *fields) string {
 	if t.Event() && !m.flag("unstamped") {
 		meta.Stamp, meta.Stamped = b.phc.At(b.r.now()), true
 	}
-	b.inst.Receive(0, body, meta)
+	b.inst.Receive(0, b.r.over.carryPTP(body, true), meta)
 	return ""
 }
 

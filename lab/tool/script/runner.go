@@ -36,7 +36,8 @@ type runner struct {
 	ref    time.Duration // when the step before happened
 	queue  []*packet     // sent by the NIC, not compared yet
 	turns  int
-	begun  bool // the head of the trace is written
+	over   *Over // the wire that frames pass; nil: none
+	begun  bool  // the head of the trace is written
 }
 
 // epoch is the engine's time at the start of a script. It is not 0, so that
@@ -78,8 +79,20 @@ func (p *packet) text() string {
 // Run runs the script and returns the first thing that is not as it says, an
 // *Error. Every packet is written to trace as a line of a script, if that is
 // not nil.
-func (s *Script) Run(trace io.Writer) error {
+func (s *Script) Run(trace io.Writer) error { return s.RunOver(trace, nil) }
+
+// RunOver is Run with every frame carried over a wire of this host, unless over is nil.
+func (s *Script) RunOver(trace io.Writer, over *Over) error {
+	err := s.runOver(trace, over)
+	if over != nil && over.err != nil {
+		return &Error{File: s.Name, Line: 1, Col: 1, Msg: over.err.Error()}
+	}
+	return err
+}
+
+func (s *Script) runOver(trace io.Writer, over *Over) error {
 	r := s.runner(trace)
+	r.over = over
 	r.pool = buf.NewPool(1<<14, 0)
 	var err error
 	switch {
@@ -312,6 +325,7 @@ func (r *runner) deliver(h *ip.Header, seg []byte, off frame.Offload) {
 		r.world.deliver(h, seg, off)
 		return
 	}
+	h, seg, off = r.over.carrySegment(h, seg, off)
 	if !r.engine.Segment(h, seg, off, r.now()) {
 		r.engine.Reset(h, seg)
 	}
@@ -324,7 +338,8 @@ func (r *runner) Room() int { return math.MaxInt32 }
 // be sound.
 func (r *runner) Transmit(f *frame.Frame, _ netip.Addr, _ frame.Time) {
 	defer f.Release()
-	r.sent(f.Bytes(), f.Offload)
+	b, off := r.over.carryIP(f.Bytes(), f.Offload, false)
+	r.sent(b, off)
 }
 
 // sent takes note of an IP packet of the NIC, borrowed.

@@ -33,7 +33,7 @@ func library(t testing.TB) (names []string) {
 		}
 		return n
 	}
-	for protocol, least := range map[string]int{"tcp": 150, "iwarp": 150, "16b": 12, "ptp": 12} {
+	for protocol, least := range map[string]int{"tcp": 150, "iwarp": 150, "16b": 12, "ptp": 12, "roce": 180} {
 		if n := count(protocol); n < least {
 			t.Fatalf("only %d scripts of %s", n, protocol)
 		}
@@ -43,7 +43,7 @@ func library(t testing.TB) (names []string) {
 
 // folder is what a folder of scripts is named after: an RFC and its section, a
 // section of IEEE 1588, or a topic of Omni-Path.
-var folder = regexp.MustCompile(`^testdata/(?:(?:tcp|iwarp)/([0-9]+)-[A-Za-z0-9.]+|(ptp)/[0-9.]+|(16b)/[a-z]+)/[a-z0-9-]+\.wire$`)
+var folder = regexp.MustCompile(`^testdata/(?:(?:tcp|iwarp)/([0-9]+)-[A-Za-z0-9.]+|(ptp)/[0-9.]+|(16b)/[a-z]+|(roce)/a?[0-9.]+)/[a-z0-9-]+\.wire$`)
 
 // clauseOf is what the head of a script in that folder begins with.
 func clauseOf(f []string) string {
@@ -54,6 +54,8 @@ func clauseOf(f []string) string {
 		return "IEEE 1588-2019 section "
 	case f[3] != "":
 		return "OPA "
+	case f[4] != "":
+		return "IBTA "
 	}
 	return "RFC "
 }

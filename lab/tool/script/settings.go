@@ -27,6 +27,7 @@ type settings struct {
 	proto  *protocol // neither TCP nor iWARP
 	fabric fabricSettings
 	ptp    ptpSettings
+	roce   roceSettings
 }
 
 func defaultSettings() settings {
@@ -123,9 +124,9 @@ func (s *settings) table() readers {
 }
 
 func (s *settings) parseProtocol(l *line) {
-	i, _ := l.oneOf("protocol", []string{"tcp", "iwarp", "16b", "ptp"})
-	s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol}[i]
-	s.fabric, s.ptp = defaultFabric(), defaultPTP()
+	i, _ := l.oneOf("protocol", []string{"tcp", "iwarp", "16b", "ptp", "roce"})
+	s.iwarp, s.proto = i == 1, [...]*protocol{2: fabricProtocol, 3: ptpProtocol, 4: roceProtocol}[i]
+	s.fabric, s.ptp, s.roce = defaultFabric(), defaultPTP(), defaultRoCE()
 }
 
 func (s *settings) parseRevision(l *line) {

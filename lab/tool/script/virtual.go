@@ -64,13 +64,20 @@ func (v *virtual) poll() frame.Time {
 	}
 }
 
-func (v *virtual) receive(frames []*frame.Frame) { v.dev.Receive(frame.Wire, frames, v.w.r.now()) }
+func (v *virtual) receive(frames []*frame.Frame) {
+	for i, f := range frames {
+		frames[i] = v.w.r.over.carryFrame(f, v.w.r.pool, true)
+	}
+	v.dev.Receive(frame.Wire, frames, v.w.r.now())
+}
 
 // Room implements frame.Link: the link is never full.
 func (v *virtual) Room() int { return math.MaxInt32 }
 
 // Transmit implements frame.Link.
-func (v *virtual) Transmit(f *frame.Frame) { v.w.sent(f) }
+func (v *virtual) Transmit(f *frame.Frame) {
+	v.w.sent(v.w.r.over.carryFrame(f, v.w.r.pool, false))
+}
 
 // collect takes what the completion queue holds.
 func (v *virtual) collect() {

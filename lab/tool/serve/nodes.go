@@ -106,7 +106,7 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
-		LocalMAD: n.LocalMAD(), Clients: n.clients, OnStop: stop,
+		LocalMAD: n.LocalMAD(), Clients: n.clients, Wire: n.Wire, OnStop: stop,
 		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs, Netdevs: n.VFNetdevs}.Commands()}
 	return d.Served()
 }

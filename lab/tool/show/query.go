@@ -50,7 +50,8 @@ func ParseTarget(args []string) (Target, error) {
 }
 
 // rowKeys are the columns that number the rows of tables.
-var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "mw": "mw", "cep": "id"}
+var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "mw": "mw", "cep": "id", "gid": "gid_index",
+	"ah": "ah"}
 
 // Fetch asks for the table, or the one row of it.
 func (t Target) Fetch(ctx context.Context, c Client) (raw json.RawMessage, err error) {

@@ -16,6 +16,9 @@ import (
 // the NIC decides the order of columns.
 type field struct{ key, text string }
 
+// roceQP is the kind of a table of queue pairs of RoCE.
+const roceQP = "qp of RoCE"
+
 // columns are those that fit a screen, by kind of table; "" is the list of
 // NICs. Other kinds have all of theirs.
 var columns = map[string][]string{
@@ -25,10 +28,12 @@ var columns = map[string][]string{
 	"mfw":    {"attribute", "value"},
 	"qp": {"qp", "state", "iwarp_state", "local", "remote", "sends_pending", "recvs_pending", "crc",
 		"tx_fpdus", "tx_bytes", "rx_fpdus", "rx_bytes"},
+	roceQP: {"qp", "type", "state", "local", "remote", "dest_qp", "path_mtu", "sends_pending", "recvs_pending",
+		"next_psn", "unacked_psn", "expected_psn", "msn", "in_flight", "retries_left", "stuck"},
 	"cep": {"id", "state", "phase", "local", "remote", "qp", "mpa_revision", "crc", "markers", "ird", "ord", "rtr"},
 	"resource": {"kind", "num", "pid", "users", "ctx", "pd", "state", "entries", "stag", "len", "qp", "local",
 		"remote"},
-	"events": {"time", "event", "id", "qp", "iwarp_state", "local", "remote", "status", "reason", "ird", "ord",
+	"events": {"time", "event", "id", "qp", "qp_state", "local", "remote", "status", "reason", "ird", "ord",
 		"private_data"},
 	"log": {"time", "level", "topic", "text"},
 
@@ -63,6 +68,9 @@ func Print(w io.Writer, kind string, raw json.RawMessage, asJSON bool) error {
 		return err
 	}
 	only := columns[kind]
+	if kind == "qp" && slices.Contains(keys(rows[:1]), "dest_qp") {
+		only = columns[roceQP]
+	}
 	if only == nil {
 		only = keys(rows)
 	}

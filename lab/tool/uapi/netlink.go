@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"tapir/nic/uapi/netlink"
@@ -50,14 +51,17 @@ func (d *device) resources(below bool) func() ([]nldev.Resource, error) {
 	})
 }
 
-// hwCounters are those of the NIC's that are about RDMA and the TCP below.
+// hwPrefixes are what the names of counters of RDMA, and of TCP below it, begin with.
+var hwPrefixes = []string{"rdma", "tcp", "roce", "cm"}
+
+// hwCounters are those of the NIC that are about RDMA and what is below it.
 func (d *device) hwCounters() (list []sysfs.Counter, err error) {
 	var all []sysfs.Counter
 	if err := d.table("counters", &all); err != nil {
 		return nil, err
 	}
 	for _, c := range all {
-		if strings.HasPrefix(c.Name, "rdma_") || strings.HasPrefix(c.Name, "tcp_") {
+		if prefix, _, _ := strings.Cut(c.Name, "_"); slices.Contains(hwPrefixes, prefix) {
 			list = append(list, c)
 		}
 	}

@@ -51,7 +51,12 @@ src 10.0.0.2
 	}
 }
 
-// TestClients: tapir show clients tells by which way each program posts, and why.
+// manyCommands is how many commands a program makes that posts and arms by them, in
+// some hundred messages.
+const manyCommands = 400
+
+// TestClients: tapir show clients tells by which way each program posts, and why; one
+// with doorbells posts and arms without a command.
 func TestClients(t *testing.T) {
 	a, b := newNICs(t, "clients", "clientsfar")
 	a.steps.off, b.steps.off = true, true
@@ -64,6 +69,7 @@ func TestClients(t *testing.T) {
 	defer stdin.Close()
 	client := b.start(uapi.Options{Path: "trap", NoDoorbells: true, Argv: []string{"sh", "-c", "rping -c -a 10.0.0.1 >/dev/null & read line; kill $!"},
 		Stdin: stdin})
+	commands := map[*nic]uint64{}
 	until(t, func() string {
 		for n, want := range map[*nic]string{a: "auto trap doorbell a dynamic program, with the library of doorbells",
 			b: "trap trap command tapir run --via trap"} {
@@ -73,15 +79,21 @@ func TestClients(t *testing.T) {
 			}
 			for _, r := range rows {
 				if r.File == relay.Uverbs(n.Name()) && strings.Join([]string{r.Via, r.Calls, r.Posts, r.Why}, " ") == want && r.PID > 0 {
-					want = ""
+					want, commands[n] = "", r.Commands
 				}
 			}
 			if want != "" {
 				return fmt.Sprintf("%s has %+v, want %s", n.Name(), rows, want)
 			}
 		}
+		if commands[b] < manyCommands {
+			return fmt.Sprintf("the client has made %d commands, want %d", commands[b], manyCommands)
+		}
 		return ""
 	})
+	if commands[a] > manyCommands/4 {
+		t.Errorf("a server with doorbells has made %d commands, its client without %d", commands[a], commands[b])
+	}
 	end.Close()
 	client.end(t)
 	server.end(t)

@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
+	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/doorbell"
 	"tapir/nic/uapi/netlink"
 	"tapir/nic/uapi/nldev"
@@ -23,7 +24,6 @@ import (
 	"tapir/nic/uapi/sysfs"
 	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/umad"
-	"tapir/nic/uapi/uverbs"
 	"tapir/nic/verbs"
 	"tapir/wire/ib"
 )
@@ -36,11 +36,11 @@ const (
 	IPGID                  // one GID per IP address, as RoCE devices have
 )
 
-// serveRDMA makes the handlers of the NICs' RDMA devices: of the device files,
-// which the NICs' process serves, and of the files by which programs find them.
-// If the process does not serve them, there are no devices, and the user is
-// told when the program looks for one.
-func serveRDMA(ctx context.Context, nics []*device, o *Options, sockets *netlink.Proxy) (handlers []trap.Handler,
+// serveRDMA makes the handlers of the NICs' RDMA devices and of the HFIs: of the
+// device files, of which the NICs' process serves those with verbs, and of the files
+// by which programs find them. If that process does not serve them, there are no RDMA
+// devices, and the user is told when the program looks for one.
+func serveRDMA(ctx context.Context, nics, hfis []*device, o *Options, sockets *netlink.Proxy) (handlers []trap.Handler,
 	done func(), err error) {
 	files, why := dialNICs(ctx, nics, *o)
 	if why != nil && ctx.Err() != nil {
@@ -65,14 +65,19 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options, sockets *netlink
 		files.Add(shown.UVerbs(), relay.Uverbs(d.name), node(shown.UVerbsNumber()))
 		devices = append(devices, shown)
 		named = append(named, nldev.Device{Device: &shown, Resources: d.resources(files.Hello.Below)})
-		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: managed(shown.UMADNumber()), Exchange: d.exchangeMAD})
+		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: managed(shown.UMADNumber()),
+			Open: umad.Local(d.exchangeMAD)})
 	}
-	if err = tree.Devices(devices...); err == nil && len(nics) > 0 {
+	fabrics, interfaces, ports := newFabrics(hfis, ports)
+	if err = tree.Devices(devices, interfaces...); err == nil && len(nics) > 0 {
 		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
 		err = tree.Parameters(parameters(nics))
 	}
+	if len(ports) > 0 {
+		handlers = append(handlers, umad.New(ports...))
+	}
 	if files != nil {
-		handlers = append(handlers, files, umad.New(ports...))
+		handlers = append(handlers, files)
 		registerRDMA(sockets, nics, named)
 		nics[0].disconnect = files.Disconnect
 		if err == nil {
@@ -83,6 +88,7 @@ func serveRDMA(ctx context.Context, nics []*device, o *Options, sockets *netlink
 		if files != nil {
 			files.Close()
 		}
+		closeFabrics(fabrics)
 		tree.Close()
 	}
 	if err != nil {
@@ -153,8 +159,11 @@ func (d *device) counters() (c ib.PortCounters, err error) {
 	return c, err
 }
 
-// dialNICs reaches the process of the NICs.
+// dialNICs reaches the process of the NICs, if there are any.
 func dialNICs(ctx context.Context, nics []*device, o Options) (*relay.Client, error) {
+	if len(nics) == 0 {
+		return nil, nil
+	}
 	ask := relay.Ask{KillAfterPosts: o.KillAfterPosts, Via: o.Path, IPGIDs: o.GID == IPGID}
 	for _, d := range nics {
 		ask.NICs = append(ask.NICs, d.name)
@@ -211,7 +220,7 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 	caps := uint32(0)
 	for _, r := range rows {
 		if r.Attribute == "cap" {
-			caps |= uverbs.CapFlags(verbs.CapNamed(r.Value))
+			caps |= abi.CapFlags(verbs.CapNamed(r.Value))
 		}
 		if to := texts[r.Attribute]; to != nil {
 			*to = r.Value
@@ -220,22 +229,41 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 			n, _ := strconv.ParseUint(r.Value, 0, 16)
 			*to = uint16(n)
 		}
-		name, _, _ := strings.Cut(r.Attribute, "[")
-		if name == "gid" && r.Value != "" { // the last row of that name counts the entries
-			a.GIDs = append(a.GIDs, r.Value)
+		a.RoCE = a.RoCE || r.Attribute == "personality" && r.Value == verbs.RoCE.String()
+		var entry int
+		if n, _ := fmt.Sscanf(r.Attribute, "gid[%d]", &entry); n == 1 {
+			enter(&a.GIDs, entry, r.Value)
+		}
+		if n, _ := fmt.Sscanf(r.Attribute, "gid_type[%d]", &entry); n == 1 {
+			enter(&a.GIDTypes, entry, r.Value)
+		}
+		if n, _ := fmt.Sscanf(r.Attribute, "gid_netdev[%d]", &entry); n == 1 {
+			enter(&a.GIDNetdevs, entry, r.Value)
 		}
 	}
-	if a.NodeGUID == "" || len(a.GIDs) == 0 {
+	switch {
+	case a.NodeGUID == "" || len(a.GIDs) == 0:
 		return a, syscall.ENODEV
-	}
-	if style == MACGID {
+	case a.RoCE: // its table is that of the addresses
+	case style == MACGID:
 		a.GIDs = a.GIDs[:1]
-	} else {
+	default:
 		a.GIDs = a.GIDs[1:]
 	}
 	a.Description = "tapir " + d.name
 	a.Caps = uint64(caps)
 	return a, nil
+}
+
+// enter puts a value into a table at an index.
+func enter(table *[]string, i int, value string) {
+	if i < 0 || i >= sysfs.GIDTable {
+		return
+	}
+	for len(*table) <= i {
+		*table = append(*table, "")
+	}
+	(*table)[i] = value
 }
 
 // table asks for one.

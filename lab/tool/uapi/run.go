@@ -176,7 +176,7 @@ func (d *device) release(ctx context.Context, logf func(string, ...any)) {
 // the program has ended.
 func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.Handler, done func(), err error) {
 	var clocks []phc.Device
-	var rdma []*device
+	var rdma, hfis []*device
 	for _, d := range devices {
 		if d.Clock != nil {
 			clocks = append(clocks, d.Device)
@@ -184,12 +184,15 @@ func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.
 		if d.rdma {
 			rdma = append(rdma, d)
 		}
+		if d.hfi {
+			hfis = append(hfis, d)
+		}
 	}
 	sockets := netlink.New()
 	registerClocks(sockets, clocks)
 	done = func() {}
-	if len(rdma) > 0 {
-		if handlers, done, err = serveRDMA(ctx, rdma, o, sockets); err != nil {
+	if len(rdma)+len(hfis) > 0 {
+		if handlers, done, err = serveRDMA(ctx, rdma, hfis, o, sockets); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -224,6 +227,7 @@ type device struct {
 	client *ctl.Client
 	tap    string // the interface that the system knows: the host TAP, else the wire TAP
 	rdma   bool
+	hfi    bool // it has an Omni-Path port
 	logf   func(string, ...any)
 	broken sync.Once
 
@@ -297,8 +301,12 @@ func (d *device) probe(ctx context.Context, pps bool) error {
 	d.tap = cmp.Or(row.HostTAP, row.TAP)
 	_, noRDMA := d.attr(MACGID)
 	d.rdma = noRDMA == nil
+	if !d.rdma {
+		_, noPort := d.client.MADPort(ctx)
+		d.hfi = noPort == nil
+	}
 	if _, err := d.client.PHCCaps(ctx); err != nil {
-		if d.rdma {
+		if d.rdma || d.hfi {
 			return nil
 		}
 		return fmt.Errorf("%s has no hardware clock: %w", d.name, err)

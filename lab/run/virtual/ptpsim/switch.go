@@ -27,17 +27,23 @@ func (n *Node) buildSwitch() (err error) {
 	return err
 }
 
+// marking are the names of the settings for CE.
+var marking = []string{"ecn_kmin", "ecn_kmax", "ecn_pmax"}
+
+// portFields are the settings of a port of a switch, bound to p.
+func portFields(p *swconf.PortConfig) []conf.Field { return conf.Without(p.Fields(), marking...) }
+
 // switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE or
-// reacts to FECN.
+// reacts to FECN and CE.
 func switchFields(c *swconf.Config) []conf.Field {
 	return append([]conf.Field{{Name: "ports", Node: func(n conf.Node) error {
 		return n.Each(0, "expected a list with the settings of ports", func(n conf.Node, _ int) error {
 			var p swconf.PortConfig
-			err := conf.Decode(n, "the settings of a port", p.Fields())
+			err := conf.Decode(n, "the settings of a port", portFields(&p))
 			c.Ports = append(c.Ports, p)
 			return err
 		})
 	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool {
-		return f.Name == "pause" || strings.HasPrefix(f.Name, "fecn_")
+		return f.Name == "pause" || strings.HasPrefix(f.Name, "fecn_") || slices.Contains(marking, f.Name)
 	})...)
 }

@@ -108,7 +108,7 @@ func TestParseErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"seed: 1\n":                                    "f.yaml:1:5: nodes: expected a list with at least one node",
 		"nodes: 7\n":                                   "f.yaml:1:8: expected a list of nodes",
-		"speed: 1\n":                                   "f.yaml:1:1: speed: unknown key; expected one of seed",
+		"speed: 1\n":                                   "f.yaml:1:1: speed: unknown key; did you mean seed?",
 		"duration: -1s\n":                              "f.yaml:1:11: duration: expected a duration such as 30m",
 		"nodes: [{name: a b}]":                         "f.yaml:1:16: name: expected a name",
 		"nodes: [{name: a}]":                           "node a has no link",
@@ -160,7 +160,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	}
 	page := string(text)
 	own := slices.Concat(names(new(scenario).fields()), names(new(nodeFile).fields()), names(new(linkFile).fields()), names(new(eventFile).fields()))
-	for _, list := range [][]string{own, names(switchFields(new(swconf.Config))), names(new(swconf.PortConfig).Fields()), names(ptpconf.Oscillator(new(clock.Oscillator)))} {
+	for _, list := range [][]string{own, names(switchFields(new(swconf.Config))), names(portFields(new(swconf.PortConfig))), names(ptpconf.Oscillator(new(clock.Oscillator)))} {
 		for _, name := range list {
 			if !strings.Contains(page, "`"+name+"`") {
 				t.Errorf("docs/ptp-sim.md does not mention %s", name)

@@ -1,0 +1,40 @@
+package conf
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/agext/levenshtein"
+)
+
+const (
+	// near is how alike two names have to be for one to be meant by the other, 1 being
+	// equal.
+	near = 0.7
+	// few names are listed whole.
+	few = 8
+)
+
+// choice tells of the names that name could have been: those alike if there are many to
+// choose from, else all, behind these words.
+func choice(name, words string, all []string) string {
+	type match struct {
+		name  string
+		alike float64
+	}
+	var found []match
+	for _, n := range all {
+		if m := levenshtein.Match(name, n, nil); m >= near || len(name) > 3 && strings.HasPrefix(n, name) {
+			found = append(found, match{n, m})
+		}
+	}
+	if found == nil || len(all) <= few {
+		return words + strings.Join(all, ", ")
+	}
+	slices.SortStableFunc(found, func(a, b match) int { return int(100 * (b.alike - a.alike)) })
+	var names []string
+	for _, m := range found[:min(3, len(found))] {
+		names = append(names, m.name)
+	}
+	return "did you mean " + strings.Join(names, " or ") + "?"
+}

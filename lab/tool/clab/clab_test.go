@@ -1,0 +1,393 @@
+package clab
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"tapir/lab/check/testenv"
+	hostlink "tapir/lab/host/link"
+	"tapir/lab/host/netns"
+	"tapir/lab/run/real"
+	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
+	"tapir/lab/topo"
+)
+
+var update = flag.Bool("update", false, "write the topology files of examples/containerlab anew")
+
+const examples = "../../../examples/containerlab"
+
+var twoHosts = []Host{
+	{Name: "east", Addr: testenv.Prefixes("192.0.2.1/24")[0].Addr(), Nodes: []string{"a", "b", "h", "s1"}},
+	{Name: "west", Addr: testenv.Prefixes("192.0.2.2/24")[0].Addr(), Nodes: []string{"c", "s2"}},
+}
+
+func exported(t *testing.T, lab *topo.Lab, hosts []Host) (files map[string][]byte, notes []string) {
+	t.Helper()
+	e := Export{Lab: lab, Image: "tapir-tools", Hosts: hosts}
+	list, notes, err := e.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string][]byte{}
+	for _, f := range list {
+		files[f.Name] = f.Data
+	}
+	return files, notes
+}
+
+func load(t *testing.T, name string) *topo.Lab {
+	t.Helper()
+	lab, err := topo.Load(filepath.Join(examples, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lab
+}
+
+// The topology files among the examples are those that the labs beside them are
+// exported to, and keep to containerlab's schema.
+func TestExamples(t *testing.T) {
+	for name, hosts := range map[string][]Host{"pair.yaml": nil, "hosts.yaml": twoHosts} {
+		files, _ := exported(t, load(t, name), hosts)
+		for file, text := range files {
+			path := filepath.Join(examples, file)
+			if *update {
+				testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, text, 0o666))
+			}
+			if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text) {
+				t.Errorf("%s is not what %s is exported to: run go test ./lab/tool/clab -update (%v)", path, name, err)
+			}
+			if strings.HasSuffix(file, ".clab.yml") {
+				valid(t, text)
+			}
+		}
+	}
+}
+
+var (
+	endpointForm = regexp.MustCompile(`^\S+:\S+$`)
+	bindForm     = regexp.MustCompile(`^[^:]+:/[^:]+(:ro)?$`)
+)
+
+// allowed are the keys that an export may have, by the object that they are in, of those in the
+// schema of containerlab (schemas/clab.schema.json of srl-labs/containerlab, commit b11ef1a) and,
+// of VXLAN links, to which the schema leaves all keys, in its links/link_vxlan.go.
+var allowed = map[string][]string{
+	"topology file": {"name", "topology"}, "topology": {"defaults", "nodes", "links"},
+	"node": {"kind", "image", "cmd", "binds", "exec"}, "link": {"endpoints"},
+	"VXLAN link": {"type", "endpoint", "remote", "vni", "udp-port"}, "endpoint": {"node", "interface"},
+}
+
+// keysOf holds an object to the keys that it may have.
+func keysOf(t *testing.T, what string, object any) map[string]any {
+	t.Helper()
+	m, ok := object.(map[string]any)
+	if !ok {
+		t.Fatalf("a %s is %T", what, object)
+	}
+	for key := range m {
+		if !slices.Contains(allowed[what], key) {
+			t.Errorf("a %s has no key %s", what, key)
+		}
+	}
+	return m
+}
+
+// validKeys holds all objects of a file to their keys.
+func validKeys(t *testing.T, text []byte) {
+	t.Helper()
+	var raw any
+	if err := yaml.Unmarshal(text, &raw); err != nil {
+		t.Fatal(err)
+	}
+	top := keysOf(t, "topology", keysOf(t, "topology file", raw)["topology"])
+	keysOf(t, "node", top["defaults"])
+	for _, n := range top["nodes"].(map[string]any) {
+		keysOf(t, "node", n)
+	}
+	for _, k := range top["links"].([]any) {
+		if m := k.(map[string]any); m["type"] == "vxlan" {
+			keysOf(t, "endpoint", keysOf(t, "VXLAN link", k)["endpoint"])
+		} else {
+			keysOf(t, "link", k)
+		}
+	}
+}
+
+// valid holds a file to what the schema of containerlab asks: the keys that it has, with these
+// types, a name and nodes, lists that are not empty and have nothing twice, endpoints of the
+// form NODE:INTERFACE, and what a VXLAN link needs.
+func valid(t *testing.T, text []byte) (top topology) {
+	t.Helper()
+	validKeys(t, text)
+	if err := yaml.UnmarshalWithOptions(text, &top, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	if top.Name == "" || len(top.Topology.Nodes) == 0 || len(top.Topology.Links) == 0 {
+		t.Error("a topology has a name, nodes and links")
+	}
+	ends := map[string]bool{}
+	end := func(name, iface string) {
+		if !slices.ContainsFunc(top.Topology.Nodes, func(m yaml.MapItem) bool { return m.Key == name }) {
+			t.Errorf("an endpoint is of %s, which is no node of the file", name)
+		}
+		if ends[name+":"+iface] || !strings.HasPrefix(iface, "eth") || iface == "eth0" {
+			t.Errorf("endpoint %s:%s: an interface is eth1 and so on, of one link", name, iface)
+		}
+		ends[name+":"+iface] = true
+	}
+	for _, m := range top.Topology.Nodes {
+		n := nodeOf(t, m)
+		if len(n.Exec) == 0 || len(slices.Compact(slices.Sorted(slices.Values(n.Binds)))) != len(n.Binds) {
+			t.Errorf("%s: exec %q binds %q", m.Key, n.Exec, n.Binds)
+		}
+		for _, b := range n.Binds {
+			if !bindForm.MatchString(b) {
+				t.Errorf("%s: bind %q", m.Key, b)
+			}
+		}
+	}
+	for _, k := range top.Topology.Links {
+		if k.Type == "vxlan" {
+			if k.Endpoint == nil || k.Remote == "" || k.VNI < 1 || k.VNI >= 1<<24 || k.UDPPort == 0 || k.Endpoints != nil {
+				t.Errorf("VXLAN link %+v", k)
+				continue
+			}
+			end(k.Endpoint.Node, k.Endpoint.Interface)
+			continue
+		}
+		if k.Type != "" || len(k.Endpoints) != 2 || k.Endpoint != nil {
+			t.Errorf("link %+v", k)
+			continue
+		}
+		for _, e := range k.Endpoints {
+			if !endpointForm.MatchString(e) {
+				t.Errorf("endpoint %q", e)
+			}
+			name, iface, _ := strings.Cut(e, ":")
+			end(name, iface)
+		}
+	}
+	return top
+}
+
+func nodeOf(t *testing.T, m yaml.MapItem) (n node) {
+	t.Helper()
+	text, err := yaml.Marshal(m.Value)
+	if err == nil {
+		err = yaml.UnmarshalWithOptions(text, &n, yaml.Strict())
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", m.Key, err)
+	}
+	return n
+}
+
+// container does what containerlab does with a host's file: a namespace for each node,
+// veth pairs and VXLAN devices between them, and then the commands of each node.
+type container struct {
+	t      *testing.T
+	dir    string // of the sockets, as the bind of a host's directory
+	files  string // that binds take
+	spaces map[string]*hostlink.Space
+}
+
+func (c *container) deploy(text []byte, host *hostlink.Space) {
+	top := valid(c.t, text)
+	for _, m := range top.Topology.Nodes {
+		c.spaces[m.Key.(string)] = testenv.Space(c.t, hostlink.Quiet)
+	}
+	for i, k := range top.Topology.Links {
+		if k.Type == "" {
+			var nets [2]*hostlink.Net
+			var names [2]string
+			for i, e := range k.Endpoints {
+				node, iface, _ := strings.Cut(e, ":")
+				nets[i], names[i] = c.spaces[node].Net, iface
+			}
+			testenv.Must(c.t, nets[0].AddVeth(names[0], nets[1], names[1]), nets[0].Up(names[0]), nets[1].Up(names[1]))
+			continue
+		}
+		node := c.spaces[k.Endpoint.Node]
+		c.in(host.NS, "ip", "link", "add", fmt.Sprint("vx", i), "type", "vxlan", "id", fmt.Sprint(k.VNI), "remote", k.Remote,
+			"dstport", fmt.Sprint(k.UDPPort), "dev", "under")
+		c.in(host.NS, "ip", "link", "set", fmt.Sprint("vx", i), "netns",
+			fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), node.NS.Fd()), "name", k.Endpoint.Interface)
+		testenv.Must(c.t, node.Net.Up(k.Endpoint.Interface))
+	}
+	for _, m := range top.Topology.Nodes {
+		place := strings.NewReplacer("/var/log/", c.dir+"/", settings+"/", filepath.Join(c.files, top.Name+"-files")+"/")
+		if top.Name == "east" || top.Name == "west" {
+			place = strings.NewReplacer("/var/log/", c.dir+"/", settings+"/", filepath.Join(c.files, "hosts-files")+"/")
+		}
+		for _, line := range nodeOf(c.t, m).Exec {
+			c.in(c.spaces[m.Key.(string)].NS, "sh", "-c", place.Replace(line))
+		}
+	}
+}
+
+func (c *container) in(ns *netns.NS, argv ...string) {
+	c.t.Helper()
+	if out, err := testenv.Run(c.t, ns, argv...); err != nil {
+		logs, _ := filepath.Glob(c.dir + "/*.log")
+		for _, name := range logs {
+			text, _ := os.ReadFile(name)
+			out += "\n" + filepath.Base(name) + ": " + string(text)
+		}
+		c.t.Fatalf("%q: %v: %s", argv, err, out)
+	}
+}
+
+// deployed brings the exported files up, and returns when all commands have ended.
+func deployed(t *testing.T, lab *topo.Lab, hosts []Host) (tapir string) {
+	dir := t.TempDir()
+	built, err := testenv.Build(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	t.Setenv("PATH", filepath.Dir(built)+":"+os.Getenv("PATH"))
+	c := &container{t: t, dir: dir, files: dir, spaces: map[string]*hostlink.Space{}}
+	files, _ := exported(t, lab, hosts)
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, text, 0o666))
+	}
+	var names []string
+	for _, n := range lab.Nodes {
+		if n.Kind != topo.Host {
+			names = append(names, n.Name)
+		}
+	}
+	t.Cleanup(func() { // before the namespaces go
+		if out, err := exec.Command(built, append([]string{"stop"}, names...)...).CombinedOutput(); err != nil {
+			t.Errorf("stop: %v: %s", err, out)
+		}
+	})
+	if hosts == nil {
+		c.deploy(files[lab.Name+".clab.yml"], nil)
+		return built
+	}
+	var under []*hostlink.Space
+	for range hosts {
+		under = append(under, testenv.Space(t, nil))
+	}
+	testenv.Must(t, under[0].Net.AddVeth("under", under[1].Net, "under"))
+	for i, h := range hosts {
+		c.in(under[i].NS, "ip", "addr", "add", h.Addr.String()+"/24", "dev", "under")
+		testenv.Must(t, under[i].Net.Up("under"))
+	}
+	for i, h := range hosts {
+		c.deploy(files[h.Name+".clab.yml"], under[i])
+	}
+	return built
+}
+
+// Each lab of the examples comes up as its topology files say, on one host or on two
+// that a VXLAN link joins, and its steps pass against it.
+func TestDeploy(t *testing.T) {
+	for name, hosts := range map[string][]Host{"pair.yaml": nil, "hosts.yaml": twoHosts} {
+		t.Run(name, func(t *testing.T) {
+			lab := load(t, name)
+			tapir := deployed(t, lab, hosts)
+			var said bytes.Buffer
+			o := real.Options{Options: steps.Options{Print: &said}, Tapir: tapir, Echo: true}
+			testenv.Must(t, real.Attachable(lab))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if r, err := real.Attach(ctx, lab, o); err != nil || r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
+				t.Errorf("%v\n%s", err, &said)
+			}
+		})
+	}
+}
+
+// Nodes that read files get them, faults are noted, and what no container can be is
+// refused.
+func TestFiles(t *testing.T) {
+	parse := func(text string) *topo.Lab {
+		lab, err := topo.Parse("x.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lab
+	}
+	fabric := parse(`
+nodes:
+  h1: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.1/24}], ptp: {}}
+  h2: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.2/24}]}
+  em: {kind: manager, vesws: [{name: blue, id: 2, members: [h1, h2]}]}
+  s: {kind: switch}
+links: [{between: [h1, s], loss: 1%}, [h2, s], [em, s]]
+`)
+	files, notes := exported(t, fabric, nil)
+	for _, name := range []string{"h1", "h2", "em", "s"} {
+		if files["x-files/"+name+".yaml"] == nil {
+			t.Errorf("%s has no file", name)
+		}
+	}
+	valid(t, files["x.clab.yml"])
+	want := "link h1-s: its faults are left out: containerlab tools netem sets delay, jitter, loss and rate"
+	if len(notes) != 1 || notes[0] != want {
+		t.Errorf("%q", notes)
+	}
+	pair := "nodes: {a: {kind: nic, ip: 10.0.0.1/24}, b: {kind: nic, ip: 10.0.0.2/24}}\nlinks: [[a, b]]\n"
+	at := func(name string, nodes ...string) Host { return Host{Name: name, Addr: twoHosts[0].Addr, Nodes: nodes} }
+	for _, tt := range []struct {
+		lab   string
+		hosts []Host
+		want  string
+	}{
+		{pair, []Host{at("x", "a")}, "node b is on no host"},
+		{pair, []Host{at("x", "a", "b"), at("y", "b")}, "node b is on host x and on host y"},
+		{pair, []Host{at("x", "a", "b", "c")}, "host x: there is no node c"},
+		{strings.Replace(pair, "b: {kind: nic,", "b: {kind: peer,", 1), nil,
+			"node b: a peer is not exported: kinds are nic, host, switch, hfi and manager"},
+		{strings.Replace(pair, "10.0.0.2/24", "10.0.0.2/24, sriov: {numvfs: 1}", 1), nil, "node b: sriov is not exported"},
+	} {
+		e := Export{Lab: parse(tt.lab), Hosts: tt.hosts}
+		if _, _, err := e.Files(); err == nil || err.Error() != tt.want {
+			t.Errorf("%v, want %s", err, tt.want)
+		}
+	}
+}
+
+// A word is one word to a shell, whatever is in it.
+func TestQuote(t *testing.T) {
+	here, err := netns.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	words := []string{"plain-1.2:/3,4", "two words", "it's", `"`, "", "a;b&c|d>e", "{x: [1]}"}
+	out, err := testenv.Run(t, here, "sh", "-c", "printf '%s\\n' "+command(words...))
+	if err != nil || out != strings.Join(words, "\n")+"\n" {
+		t.Errorf("%v %q", err, out)
+	}
+}
+
+func TestParseHost(t *testing.T) {
+	h, err := parseHost("v6=[2001:db8::1]:a,b")
+	if text, _ := json.Marshal(h); err != nil || string(text) != `{"Name":"v6","Addr":"2001:db8::1","Nodes":["a","b"]}` {
+		t.Errorf("%s %v", text, err)
+	}
+	for _, bad := range []string{"", "x", "x=1.2.3.4", "x=1.2.3:a", "=1.2.3.4:a"} {
+		if _, err := parseHost(bad); err == nil || !strings.Contains(err.Error(), "--host") {
+			t.Errorf("%q: %v", bad, errors.Unwrap(err))
+		}
+	}
+}

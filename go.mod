@@ -3,6 +3,8 @@ module tapir
 go 1.26.0
 
 require (
+	github.com/agext/levenshtein v1.2.3
+	github.com/containernetworking/cni v1.3.1
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/go-cmp v0.7.0
 	github.com/google/gopacket v1.1.19

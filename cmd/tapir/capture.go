@@ -9,6 +9,7 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/files"
+	"tapir/lab/tool/mirror"
 	"tapir/lab/tool/usage"
 	"tapir/nic/msglog"
 )
@@ -18,7 +19,7 @@ const maxBufferMiB = 4096
 
 func newCapture() *cobra.Command {
 	opt := ctl.CaptureOptions{Bulk: capture.DefaultBulk}
-	var file, as, topics string
+	var file, as, topics, mirrorTo string
 	bufferMiB := capture.DefaultBuffer >> 20
 	return withFlags(&cobra.Command{
 		Use:   "capture [NIC] -w FILE",
@@ -32,7 +33,7 @@ func newCapture() *cobra.Command {
 			"other in it, only their headers and the beginning of their data are kept: --bulk 0\n" +
 			"or -s keeps more. Of a segment that is cut, the TCP checksum is left partial, as a\n" +
 			"sender leaves it to its device. While the capture runs, FILE has such segments in\n" +
-			"blocks that readers skip, many in each; at the end it is written anew.\n\n" +
+			"blocks that readers skip, many in each; at the end the file is rewritten.\n\n" +
 			"Connections that live already are preceded by their saved TCP and MPA handshakes,\n" +
 			"commented \"replayed for dissection\", so that Wireshark decodes what follows.\n\n" +
 			"--phc adds an interface for the NIC's hardware clock: the same frames, by packet id, with\n" +
@@ -47,7 +48,8 @@ func newCapture() *cobra.Command {
 			"  tapir capture nic0 -w - | wireshark -k -i -\n" +
 			"  tapir capture nic0 -w f.pcapng --phc\n" +
 			"  tapir capture nic0 -w f.pcapng --log wr,cm\n" +
-			"  tapir capture nic0 -w - -c 10 | tshark -r -",
+			"  tapir capture nic0 -w - -c 10 | tshark -r -\n" +
+			"  tapir capture nic0 --tap mon0 & tcpdump -i mon0",
 		Args:              atMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -70,15 +72,25 @@ func newCapture() *cobra.Command {
 				return usage.Errorf("--buffer %d: give 1 to %d MiB", bufferMiB, maxBufferMiB)
 			}
 			opt.Buffer = bufferMiB << 20
+			if mirrorTo != "" {
+				if file != "" || as != "" || opt.SnapLen != 0 || opt.PHC || opt.Log != 0 {
+					return usage.Errorf("--tap excludes --write, --as, --snaplen, --phc and --log")
+				}
+				return withNIC(first(args), "its name: tapir capture NIC --tap "+mirrorTo, func(c *ctl.Client) error {
+					return mirror.Run(cmd.Context(), c, mirrorTo, opt, cmd.ErrOrStderr())
+				})
+			}
 			return runCapture(cmd, first(args), file, as, opt)
 		},
 	},
 		flag{&file, "write", "w", "`file` to write, - for standard output (required)"},
+		flag{&mirrorTo, "tap", "", "instead of a file: write whole frames into this TAP, made if it does not exist, " +
+			"for stock tcpdump where the wire has no interface"},
 		flag{&as, "as", "", "`form` for packets of a fabric: erf, user0 or inner"},
 		flag{&opt.SnapLen, "snaplen", "s", "octets to keep of each frame, 0 for all"},
 		flag{&opt.Bulk, "bulk", "", "octets to keep of each payload amid a long message, 0 for all"},
 		flag{&bufferMiB, "buffer", "B", "`MiB` that may wait for the writer before frames are lost"},
-		flag{&opt.Count, "count", "c", "end after so many packets, 0 for never"},
+		flag{&opt.Count, "count", "c", "end after this number of packets; 0: never"},
 		flag{&opt.NoContext, "no-context", "", "leave out the saved handshakes of live connections"},
 		flag{&opt.Raw, "raw", "", "keep super-frames whole and partial checksums as they are"},
 		flag{&opt.PHC, "phc", "",

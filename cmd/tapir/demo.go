@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -27,12 +28,15 @@ func newDemo() *cobra.Command {
 			"Each operation is verified by the SHA-256 of the target memory. The traffic is captured\n" +
 			"for Wireshark. Nothing is left behind but the files in the output directory.\n\n" +
 			"It needs root, or a system that lets ordinary users make user namespaces. Without\n" +
-			"/dev/net/tun both NICs run in one process on an in-memory wire.",
+			"/dev/net/tun the NICs run on a wire in shared memory.",
 		Example: "  tapir demo\n  tapir demo --frames gso\n  tapir demo --tcpdump --json",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Frames != "wire" && o.Frames != "gso" && o.Frames != "jumbo" {
 				return usage.Errorf("--frames %s: use wire, gso or jumbo", o.Frames)
+			}
+			if o.Wire != "" && (o.Tcpdump || !slices.Contains(demo.Wires, o.Wire)) {
+				return usage.Errorf("--wire %s: use shm, stream, udp, vxlan or dev, without --tcpdump", o.Wire)
 			}
 			err := runDemo(cmd, o, asJSON)
 			if code := usage.ExitCode(0); err == nil || errors.As(err, &code) {
@@ -48,14 +52,14 @@ func newDemo() *cobra.Command {
 		flag{&o.Frames, "frames", "",
 			"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000"},
 		flag{&o.Tcpdump, "tcpdump", "", "also run the stock tcpdump on both TAPs and keep its files"},
-		flag{&o.Mem, "mem", "", "use the in-memory wire even where TAPs can be made"},
+		flag{&o.Wire, "wire", "", "`kind` of a wire that is no TAP: shm, stream, udp, vxlan or dev (a veth pair)"},
 		jsonFlag(&asJSON),
 	)
 }
 
 func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
-	if o.NeedsTAP() && !netns.Privileged() && !netns.Reexeced() {
-		return inUserNamespace(cmd.Context())
+	if o.NeedsRights() && !netns.Privileged() && !netns.Reexeced() {
+		return inUserNamespace(cmd.Context(), o.NeedsTAP())
 	}
 	rep, err := demo.RunAlone(cmd.Context(), o)
 	if err != nil {
@@ -73,9 +77,9 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 }
 
 // inUserNamespace runs the same command again with the rights that an
-// ordinary user has in a user namespace of his own.
-func inUserNamespace(ctx context.Context) error {
-	if err := demo.CanOpenTUN(); err != nil {
+// ordinary user has in a user namespace of his own, and with the right to make TAPs if taps.
+func inUserNamespace(ctx context.Context, taps bool) error {
+	if err := demo.CanOpenTUN(); taps && err != nil {
 		return err
 	}
 	err := netns.Reexec(ctx, os.Args[1:]...)

@@ -10,17 +10,24 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, ci bool
 	return withFlags(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find out why a NIC does not start on this machine",
-		Long: "Doctor checks kernel, TUN device, user namespaces and their limits, seccomp, yama,\n" +
-			"the RDMA libraries of unmodified programs, bridge netfilter and the tools that captures are\n" +
-			"read with. Each finding that is not good comes with the command that mends it. It changes\n" +
-			"nothing. The exit code is 1 if no NIC can start.",
-		Example: "  tapir doctor\n  tapir doctor --json",
+		Long: "Doctor checks kernel, TUN device, each kind of wires, user namespaces and their limits,\n" +
+			"seccomp, yama, the RDMA libraries of unmodified programs, bridge netfilter and the tools that\n" +
+			"captures are read with. Each problem comes with the command that fixes it. It changes\n" +
+			"nothing. The exit code is 1 if no NIC can start.\n\n" +
+			"With --ci it tells which ways to test RDMA code the runner of a CI service allows, with the\n" +
+			"command for each or the reason against it.",
+		Example: "  tapir doctor\n  tapir doctor --json\n  tapir doctor --ci",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if ci && asJSON {
+				return show.JSON(cmd.OutOrStdout(), doctor.CI(cmd.Context()))
+			} else if ci {
+				return doctor.CI(cmd.Context()).Format(cmd.OutOrStdout())
+			}
 			checks := doctor.Run(cmd.Context())
 			if err := printChecks(cmd, checks, asJSON); err != nil {
 				return err
@@ -32,6 +39,7 @@ func newDoctor() *cobra.Command {
 		},
 	},
 		jsonFlag(&asJSON),
+		flag{&ci, "ci", "", "tell what the runner of a CI service allows"},
 	)
 }
 

@@ -16,22 +16,30 @@ const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · us
 
 func newExport() *cobra.Command {
 	var file, as, end, link string
+	var merge bool
 	cmd := withFlags(&cobra.Command{
-		Use:   "export FILE -w FILE [--end LINK:NODE | --link LINK | --as FORM]",
+		Use:   "export FILE... -w FILE {--end LINK:NODE | --link LINK | --as FORM | --merge}",
 		Short: "Take a link end out of a lab's capture, or turn one of an Omni-Path fabric into another form",
 		Long: "Export takes out of a lab's capture what one end of a link saw (--end), or each frame once, as\n" +
 			"it entered the link (--link), so that Wireshark follows TCP without seeing frames twice.\n\n" +
 			"Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +
 			"bare packets, and writes it as pcapng in one of these forms:\n\n" + formHelp + "\n\n" +
 			"What holds no packet of the fabric, or one that the form has no place for, is left out and\n" +
-			"counted.",
+			"counted.\n\n" +
+			"Export --merge joins captures of several hosts in the order of time. Interfaces keep their\n" +
+			"names. It does not correct stamps: the clocks of the hosts must agree.",
 		Example: "  tapir export out/lab.pcapng --end a-b:a -w a.pcapng\n" +
 			"  tcpdump -i fab0 -w fab0.pcap\n" +
 			"  tapir export fab0.pcap -w inner.pcapng --as inner\n" +
+			"  tapir export --merge h1.pcapng h2.pcapng -w all.pcapng\n" +
 			"  tshark -r inner.pcapng -Y 'frame.comment contains \"vesw=2 \"'",
-		Args: exactlyOne("name one capture to read, - for standard input: see: tapir export --help"),
+		Args: atLeast(1, "name one capture to read, - for standard input: see: tapir export --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
+			case merge:
+				return capture.MergeFiles(args, file, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			case len(args) > 1:
+				return usage.Errorf("several captures: they need --merge: see: tapir export --help")
 			case end != "":
 				return runExport(cmd, args[0], file, capture.Only(capture.AtEnd(end)))
 			case link != "":
@@ -48,10 +56,11 @@ func newExport() *cobra.Command {
 	},
 		flag{&file, "write", "w", "`file` to write, - for standard output (required)"},
 		flag{&as, "as", "", "`form`: erf, user0 or inner"},
+		flag{&merge, "merge", "", "join captures of several hosts in the order of time"},
 		flag{&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a"},
 		flag{&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered"},
 	)
-	cmd.MarkFlagsMutuallyExclusive("as", "end", "link")
+	cmd.MarkFlagsMutuallyExclusive("as", "end", "link", "merge")
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 
 	"tapir/lab/host/netns"
 	"tapir/lab/run/real"
+	"tapir/lab/tool/clab"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/labs"
 	"tapir/lab/tool/usage"
@@ -26,7 +26,7 @@ func newLab() *cobra.Command {
 			"ordinary users make user namespaces. Nothing is left behind.",
 		Example: "  tapir lab run lab/examples/first-write/lab.yaml\n  tapir lab test lab/examples/*/lab.yaml",
 	}, "verb", newLabRun(), newLabTest(), newLabUp(), newLabDown(), newLabExec(), newLabGraph(), newLabSchema(),
-		newLabGC())
+		newLabGC(), clab.Command(loadLab))
 }
 
 // oneFile accepts the name of one topology file.
@@ -49,21 +49,17 @@ func loadLab(path, clock string) (*topo.Lab, error) {
 
 const clockFlag = "`clock` to run by, real or virtual, instead of the file's"
 
-// privileged runs fn with the rights to make namespaces: in a user namespace
-// if need be.
-func privileged(ctx context.Context, fn func() error) error {
-	if !netns.Privileged() && !netns.Reexeced() {
-		return inUserNamespace(ctx)
+// privileged runs fn with the rights to make the namespaces of labs: in a user
+// namespace if need be. What the labs need from the network is brought before.
+func privileged(cmd *cobra.Command, labs []*topo.Lab, fn func() error) error {
+	labs = slices.DeleteFunc(slices.Clone(labs), func(l *topo.Lab) bool { return l.Clock != topo.Real })
+	if len(labs) == 0 || netns.Privileged() || netns.Reexeced() {
+		return fn()
 	}
-	return fn()
-}
-
-// needPrivileges is privileged, if one of the labs has anything real.
-func needPrivileges(ctx context.Context, labs []*topo.Lab, fn func() error) error {
-	if slices.ContainsFunc(labs, func(l *topo.Lab) bool { return l.Clock == topo.Real }) {
-		return privileged(ctx, fn)
+	if err := real.Prepare(cmd.Context(), cmd.ErrOrStderr(), labs...); err != nil {
+		return err
 	}
-	return fn()
+	return inUserNamespace(cmd.Context(), slices.ContainsFunc(labs, real.NeedsTAP))
 }
 
 func newLabRun() *cobra.Command {
@@ -81,7 +77,7 @@ func newLabRun() *cobra.Command {
 			"result on any machine, to the last octet, and time passes as fast as it can. With --step\n" +
 			"it waits after each event, and shows it: work requests, frames with what is in them, pieces\n" +
 			"of memory that are read and written, completions. Enter is for the next event, a number\n" +
-			"for so many, c for all; q ends the lab.",
+			"for that many, c for all; q ends the lab.",
 		Example: "  tapir lab run lab/examples/rping/lab.yaml\n  tapir lab run --out out/lossy " +
 			"lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml\n" +
@@ -102,7 +98,7 @@ func newLabRun() *cobra.Command {
 				}
 				one.Step = labs.NewStepper(cmd.InOrStdin(), cmd.OutOrStdout()).Step
 			}
-			return needPrivileges(cmd.Context(), []*topo.Lab{lab}, func() error { return one.Run(cmd.Context()) })
+			return privileged(cmd, []*topo.Lab{lab}, func() error { return one.Run(cmd.Context()) })
 		},
 	},
 		flag{&out, "out", "o", "`directory` for lab.pcapng, log.txt, result.json, junit.xml and report.html"},
@@ -119,24 +115,32 @@ func newLabTest() *cobra.Command {
 		Use:   "test FILE...",
 		Short: "Run labs one after the other and print their verdicts",
 		Long: "Test runs each lab as run does, but prints one line for each, and for those that fail why.\n" +
-			"--junit, --json and --html write the results of all labs into one file.",
+			"--junit, --json and --html write the results of all labs into one file.\n\n" +
+			"With --attach the lab's nodes are up already, such as in containers: it finds them by their\n" +
+			"control sockets, runs the steps, and leaves them up. Programs run where the node runs.",
 		Example: "  tapir lab test lab/examples/*/lab.yaml\n" +
 			"  tapir lab test --out out/labs --junit junit.xml --html report.html lab/examples/*/lab.yaml",
 		Args: atLeast(1, "name topology files: see: tapir lab test --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, path := range args {
 				lab, err := loadLab(path, clock)
+				if err == nil {
+					err = suite.Add(lab)
+				}
 				if err != nil {
 					return err
 				}
-				suite.Labs = append(suite.Labs, lab)
 			}
-			return needPrivileges(cmd.Context(), suite.Labs, func() error {
+			if suite.Attached {
+				return suite.Run(cmd.Context(), cmd.OutOrStdout())
+			}
+			return privileged(cmd, suite.Labs, func() error {
 				return suite.Run(cmd.Context(), cmd.OutOrStdout())
 			})
 		},
 	},
 		flag{&suite.Out, "out", "o", "`directory` with a folder for the capture, log and reports of each lab"},
+		flag{&suite.Attached, "attach", "", "run the steps against nodes that are up already, found by control socket"},
 		flag{&suite.JUnit, "junit", "", "`file` for the results as JUnit's XML: a lab is a suite, a step a case"},
 		flag{&suite.JSON, "json", "", "`file` for the results as JSON"},
 		flag{&suite.HTML, "html", "", "`file` for the results as a page that needs nothing else"},
@@ -158,7 +162,7 @@ func newLabUp() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return privileged(cmd.Context(), func() error {
+			return privileged(cmd, []*topo.Lab{lab}, func() error {
 				return labs.Keep(cmd.Context(), cmd.OutOrStdout(), lab, o)
 			})
 		},

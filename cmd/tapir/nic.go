@@ -1,15 +1,13 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/params"
 	"tapir/lab/tool/serve"
 	"tapir/lab/tool/usage"
-	"tapir/nic/param"
 )
 
 // nicFlags are the settings of a NIC on the command line; the names are those
@@ -17,11 +15,11 @@ import (
 func nicFlags(d *nicconf.Draft) []flag {
 	c := &d.Config
 	set := c.Set
-	flags := []flag{
+	return []flag{
 		{set, "name", "", "`name` of the NIC (default nic0)"},
 		{set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire"},
 		{set, "tap-fd", "", "a ready TAP as open file descriptor `number` instead of --tap"},
-		{set, "wire", "", "a UDP socket instead of a TAP: udp:`LOCAL,REMOTE` or vxlan:VNI,REMOTE[,LOCAL]"},
+		{set, "wire", "", "instead of a TAP: `KIND:...` such as shm:/run/cable0 or dev:eth1 (docs/wires.md)"},
 		{set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
 		{set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},
 		{set, "ip6", "", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"},
@@ -29,6 +27,7 @@ func nicFlags(d *nicconf.Draft) []flag {
 		{set, "mtu", "", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"},
 		{set, "gw", "", "next hop `address` off the link; may be repeated"},
 		{set, "vlan", "", "802.1Q `id` of all frames (default untagged)"},
+		{set, "vlan-ip", "", "`address` on a VLAN of its own, such as 100=10.1.0.1/24 (RoCE); may be repeated"},
 		{set, "frames", "",
 			"`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 " +
 				"(default wire)"},
@@ -45,23 +44,18 @@ func nicFlags(d *nicconf.Draft) []flag {
 		{set, "profile", "", "`driver` whose defaults count for settings that are not given: siw (default Tapir's)"},
 		{d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"},
 		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},
-		{d.AddPort, "port", "", "wire TAP `name` of the card's next port; may be repeated"},
+		{d.AddPort, "port", "", "TAP `name` or wire of the card's next port; may be repeated"},
 		{d.AddFunction, "function", "", "`settings` of its next function: \"name=f0 ip=10.0.0.1/24\"; may be repeated"},
 		{c.SetSRIOV, "sriov", "", "virtual functions, `settings` as in a file, such as \"{numvfs: 4}\""},
 		{set, "seed", "", "for tests: `number` that keys, ports and sequence numbers follow from (default random)"},
 	}
-	for _, p := range (&nicconf.Config{}).Params() {
-		help := fmt.Sprintf("%s (default %s)", p.Help, p.Get())
-		flags = append(flags, flag{paramFlag{p, c}, param.Flag(p.Name), "", help})
-	}
-	return flags
 }
 
 func newNIC() *cobra.Command {
 	cfg := nicconf.Draft{Config: nicconf.Config{Name: "nic0"}}
 	var file, metrics string
 	format, verbose := "text", false
-	return inOrder(&cobra.Command{
+	cmd := inOrder(&cobra.Command{
 		Use:   "nic --tap NAME {--ip ADDRESS | --host-tap NAME --ip-from-host}",
 		Short: "Run NICs in the foreground",
 		Long: "Nic runs one NIC on a TAP that it makes or finds, or with -c all NICs of a file, and\n" +
@@ -109,19 +103,11 @@ func newNIC() *cobra.Command {
 		{&metrics, "metrics", "",
 			"serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host"},
 	}, nicFlags(&cfg)...)...)
+	params.Add(cmd, (&nicconf.Config{}).Params(), cfg.Set, "personality")
+	return cmd
 }
 
 // serving are the options of nodes that run in the foreground.
 func serving(cmd *cobra.Command) serve.Options {
 	return serve.Options{Version: versionText(), Out: cmd.OutOrStdout(), Log: cmd.ErrOrStderr()}
 }
-
-// paramFlag is a named setting of the NIC as a flag.
-type paramFlag struct {
-	p   *param.Row // of defaults
-	cfg *nicconf.Config
-}
-
-func (f paramFlag) Set(v string) error { return f.cfg.Set(f.p.Name, v) }
-func (f paramFlag) String() string     { return "" }
-func (f paramFlag) Type() string       { return f.p.Type }

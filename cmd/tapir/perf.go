@@ -55,15 +55,18 @@ func newPerf() *cobra.Command {
 
 // jobFlags are the flags that all workloads share.
 type jobFlags struct {
-	nic  string
-	json bool
+	nic       string
+	json      bool
+	transport *string // of the job
 }
 
-func (o *jobFlags) flags(port *uint16) []flag {
+func (o *jobFlags) flags(port *uint16, transport *string) []flag {
+	o.transport = transport
 	return []flag{
 		{&o.nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs"},
+		{transport, "transport", "", "`iwarp or roce`: what the NIC must speak; without --nic, the only NIC that does"},
 		{&o.json, "json", "", "print the result as JSON"},
-		{port, "port", "p", "TCP port of the server"},
+		{port, "port", "p", "port of the server"},
 	}
 }
 
@@ -71,7 +74,11 @@ func (o *jobFlags) flags(port *uint16) []flag {
 // the NIC's name, is called when it has begun.
 func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begun func(nic string),
 	progress func(json.RawMessage), report any) error {
-	err := withNIC(o.nic, "--nic NAME", func(c *ctl.Client) error {
+	name, err := ctl.Speaking(cmd.Context(), o.nic, *o.transport)
+	if err != nil {
+		return err
+	}
+	err = withNIC(name, "--nic NAME", func(c *ctl.Client) error {
 		c.Begun = func() { begun(c.Hello.Name) }
 		return c.Perf(cmd.Context(), job, progress, report)
 	})
@@ -100,7 +107,7 @@ type perfFlags struct {
 
 func newPerfOp(op perfconf.Op) *cobra.Command {
 	o := perfFlags{job: perfconf.Job{Op: op, Port: perfconf.DefaultPort}}
-	flags := o.flags(&o.job.Port)
+	flags := o.flags(&o.job.Port, &o.job.Transport)
 	if op == perfconf.Verify {
 		flags = append(flags, flag{&o.job.Sizes, "size", "s", "message sizes in bytes (default 8,4096,16777216)"})
 	} else {
@@ -108,9 +115,9 @@ func newPerfOp(op perfconf.Op) *cobra.Command {
 		o.job.Size, o.job.QPs, o.job.Depth = defaults.Size, defaults.QPs, defaults.Depth
 		flags = append(flags,
 			flag{&o.job.Size, "size", "s", "message size in bytes"},
-			flag{&o.job.Iters, "iters", "n",
-				fmt.Sprintf("messages per queue pair (default %d)", perfconf.DefaultIters)},
-			flag{&o.seconds, "duration", "D", "run for so many `seconds` instead of -n"},
+			flag{&o.job.Iters, "iters", "n", fmt.Sprint("messages per queue pair, default ", perfconf.DefaultIters)},
+			flag{&o.job.SL, "sl", "S", "service `level` of RoCE, 0 to 7: the priority of frames on a VLAN"},
+			flag{&o.seconds, "duration", "D", "run for this number of `seconds` instead of -n"},
 			flag{&o.job.QPs, "qp", "q", "number of queue pairs"},
 			flag{&o.job.Depth, "tx-depth", "t", "outstanding messages per queue pair"})
 	}

@@ -43,7 +43,7 @@ func newPTPRun() *cobra.Command {
 	flags := []flag{
 		{&file, "config", "c", "settings in a YAML `file`"},
 		{&job.Interval, "interval", "i", "`time` between two lines"},
-		{&job.Count, "count", "n", "end after so many lines, 0 for never"},
+		{&job.Count, "count", "n", "end after this number of lines; 0: never"},
 		{&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)"},
 		{&asJSON, "json", "", "print JSON, an object each interval"},
 	}

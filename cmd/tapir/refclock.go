@@ -21,7 +21,7 @@ func newPTPRefclock() *cobra.Command {
 		Short: "Offer a NIC's clock to chronyd or ntpd as a reference clock",
 		Long: "Refclock reads the hardware clock of a running NIC and the system's at the same moment,\n" +
 			"and gives both to a time daemon, until Ctrl-C. The first sample must arrive; when the\n" +
-			"daemon is started anew later, samples are lost until it is there again.\n\n" +
+			"daemon restarts later, samples are lost until it is there again.\n\n" +
 			"chronyd makes the socket of --sock itself. Shared memory (--shm) is that of ntpd's driver\n" +
 			"28; units 0 and 1 are root's.",
 		Example: "  # chrony.conf: refclock SOCK /run/chrony/nic0.sock refid NIC0\n" +

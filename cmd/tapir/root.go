@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
+	"tapir/lab/conf/nicconf"
+	"tapir/lab/tool/cni"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/firmware"
 	"tapir/lab/tool/ll2"
+	"tapir/lab/tool/params"
+	"tapir/lab/tool/running"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/vf"
 	"tapir/lab/tool/vfdriver"
@@ -38,7 +44,7 @@ func (e advised) Unwrap() error { return e.error }
 // interrupt.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(params.Join(args, (&nicconf.Config{}).Params()))
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -77,7 +83,7 @@ func newRoot() *cobra.Command {
 			"TCP and iWARP (RDMA over TCP), readable by stock tools and spoken by real peers.",
 		Example: "  tapir nic --tap tap0 --ip 10.0.0.1/24 --tap-ip 10.0.0.254/24\n  tapir show\n" +
 			"  tapir capture nic0 -w f.pcapng",
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: versionText(),
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
 			ran := true
@@ -93,20 +99,42 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
 	})
-	return group(root, "verb", newDemo(), newLab(), newNIC(), newRun(), newPerf(), newRping(), newSiwt(),
-		newPeer(), newCapture(), newExport(), newInspect(), newWireshark(), newShow(), newSet(), newVNIC(), newEM(),
-		newSw(), newEthtool(), newDevlink(), ll2.Command(withNIC, completeNIC), vf.Command(withNIC, completeNIC),
-		vfdriver.Command(withNIC, completeNIC), newPTP(), newDoctor(), newScript(), newFirmware(), newVersion(),
-		newCompletion(), newMan())
+	for _, g := range []struct {
+		id, title string
+		verbs     []*cobra.Command
+	}{
+		{"run", "Run nodes and programs:", append([]*cobra.Command{newNIC(), newVNIC(), newEM(), newSw(), newRun(),
+			newPeer(), vfdriver.Command(withNIC, completeNIC), cni.Command()}, running.Commands(completeNIC)...)},
+		{"look", "Look:", []*cobra.Command{newShow(), newCapture(), newInspect(), newExport(), newWireshark()}},
+		{"change", "Look and change, as other tools do:", []*cobra.Command{newSet(), newEthtool(), newDevlink(),
+			vf.Command(withNIC, completeNIC), newPTP(), firmware.Command()}},
+		{"traffic", "Make traffic:", []*cobra.Command{newPerf(), newRping(), newVerify("verify"), newVerify("siwt"),
+			ll2.Command(withNIC, completeNIC)}},
+		{"labs", "Labs:", []*cobra.Command{newDemo(), newLab(), newScript()}},
+		{"system", "This system:", []*cobra.Command{newDoctor(), newVersion(), newCompletion(), newMan()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, v := range g.verbs {
+			v.GroupID = g.id
+		}
+		root.AddCommand(g.verbs...)
+	}
+	root.SetHelpCommandGroupID("system")
+	return group(root, "verb")
 }
 
 // group makes cmd a command that only has others below it, words of that kind; alone it prints its help.
 func group(cmd *cobra.Command, kind string, below ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(below...)
+	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage.Errorf("unknown %s %q: see: %s --help", kind, args[0], cmd.CommandPath())
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = ", did you mean " + strings.Join(near, " or ") + "?"
+			}
+			return usage.Errorf("unknown %s %q%s see: %s --help", kind, args[0], cmp.Or(hint, ":"), cmd.CommandPath())
 		}
 		return nil
 	}

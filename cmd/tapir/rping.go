@@ -20,7 +20,7 @@ func newRping() *cobra.Command {
 		Short: "RDMA ping, with librdmacm's rping as peer",
 		Long: "Rping runs the protocol of the rping program of rdma-core inside a NIC: each round\n" +
 			"is two advertisements by Send, an RDMA Read and an RDMA Write. Its peer is another\n" +
-			"NIC, or the stock rping on anything that speaks iWARP.",
+			"NIC, or the stock rping on anything that speaks the same transport.",
 		Example: "  tapir rping -s -v --nic nic0\n" +
 			"  tapir rping -c -a 10.0.0.1 -C 5 -v --nic nic1",
 		Args: atMost(0),
@@ -38,7 +38,7 @@ func newRping() *cobra.Command {
 			}
 			return o.rping(cmd, verbose)
 		},
-	}, append(o.flags(&o.job.Port),
+	}, append(o.flags(&o.job.Port, &o.job.Transport),
 		flag{&serve, "server", "s", "serve one client"},
 		flag{&connect, "client", "c", "connect"},
 		flag{&address, "address", "a", "the server's `address`"},

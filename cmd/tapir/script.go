@@ -1,15 +1,18 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 	"tapir/lab/tool/usage"
+	"tapir/nic/tap/wires"
 )
 
 func newScript() *cobra.Command {
-	trace, against, lanes := false, "", 4
+	trace, against, wire, lanes := false, "", "", 4
 	return withFlags(&cobra.Command{
 		Use:   "script FILE...",
 		Short: "Run wire scripts: packets in, packets that must come out",
@@ -19,9 +22,11 @@ func newScript() *cobra.Command {
 			"The first line that is not fulfilled is printed with what came instead.\n\n" +
 			"The exit code is 0 if every script holds, 1 if one fails and 2 if one cannot be read.",
 		Example: "  tapir script handshake.wire\n" +
+			"  tapir script --wire shm lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire\n" +
 			"  tapir script --trace lab/tool/script/testdata/tcp/9293-3.5/*.wire\n" +
 			"  tapir script --trace lab/tool/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
-			"  tapir script --peer siw lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire",
+			"  tapir script --peer siw lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire\n" +
+			"  tapir script --peer rxe lab/tool/script/testdata/roce/*/*.wire",
 		Args: atLeast(1, "the script is missing: see: tapir script --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := script.ReadFiles(cmd.OutOrStdout(), args)
@@ -29,18 +34,20 @@ func newScript() *cobra.Command {
 			case err != nil:
 				return err
 			case against == "":
-				return script.RunAll(cmd.OutOrStdout(), all, trace)
-			case against != "siw":
-				return usage.Errorf("--peer %s: siw is the only live peer", against)
+				return script.RunAll(cmd.OutOrStdout(), all, trace, wire)
+			case wire != "":
+				return usage.Errorf("--wire and --peer exclude each other")
 			case lanes < 1 || lanes > 16:
 				return usage.Errorf("--lanes %d: want 1 to 16", lanes)
 			}
-			return live.Against(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, lanes, trace)
+			return live.Against(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, against, lanes, trace)
 		},
 	},
-		flag{&against, "peer", "", "siw: in real time against the siw driver of a Linux guest, which " +
+		flag{&against, "peer", "", "siw or rxe: in real time against this driver of a Linux guest, which " +
 			"is built and booted (root; see docs/scripts.md)"},
-		flag{&lanes, "lanes", "", "with --peer: so many scripts at a time"},
+		flag{&lanes, "lanes", "", "with --peer: number of scripts that run at a time"},
+		flag{&wire, "wire", "", "carry every frame over a real wire: " + strings.Join(wires.Local, ", ") +
+			", or the texts of both ends in one word, such as 'dev:a dev:b'"},
 		flag{&trace, "trace", "", "print every packet, of iWARP every message, as it would stand in a script"},
 	)
 }

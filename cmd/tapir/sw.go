@@ -17,18 +17,16 @@ func newSw() *cobra.Command {
 		Long: "Sw joins TAPs as a learning switch does, with a queueing delay of choice. It is a plain\n" +
 			"switch, a transparent clock (e2e-tc, p2p-tc) that corrects PTP messages by the time that\n" +
 			"they stayed in it, or a boundary clock (bc). Its stamps are the kernel's. With -c it runs\n" +
-			"all switches of a file. It prints one \"ready\" line for each; Ctrl-C removes what was made.\n" +
-			"tapir show lists its ports, addresses and counters.",
+			"all switches of a file. It prints one \"ready\" line for each; Ctrl-C removes what was made.",
 		Example: "  tapir sw --port tap0 --port tap1 --mode e2e-tc --delay 0-500us\n" +
 			"  tapir sw --port tap0 --port tap1 --port tap2 --mode bc --profile gptp --ptp priority1=250\n" +
 			"  tapir sw -c switches.yaml\n  tapir show sw0 port",
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: atMost(0), RunE: func(cmd *cobra.Command, _ []string) error {
 			return foreground(cmd, file, swconf.Load, d.Finish, serve.Switches)
 		},
 	},
 		flag{&file, "config", "c", "run the switches of a YAML `file`; excludes all other flags"},
-		flag{d.AddPort, "port", "", "a port on `TAP[@NETNS]`, which is made if it does not exist; twice or more"},
+		flag{d.AddPort, "port", "", "a port on `TAP[@NETNS]`, made if missing, or on a wire; twice or more"},
 		flag{set, "name", "", "`name` of the switch (default sw0)"},
 		flag{set, "mode", "", "`mode`: plain, e2e-tc, p2p-tc or bc (default plain)"},
 		flag{set, "delay", "", "queueing `delay` of frames: 250us, 0-500us (uniform), exp:10us (default 0)"},
@@ -38,7 +36,9 @@ func newSw() *cobra.Command {
 		flag{set, "fecn-threshold", "", "`number` from 1 (late) to 15 (early): mark Omni-Path packets as queues fill"},
 		flag{set, "fecn-packet-size", "", "`octets` of the shortest packet that is marked (default 0)"},
 		flag{set, "fecn-marking-rate", "", "`packets` left unmarked after each marked one (default 0)"},
-		flag{set, "seed", "", "`number` that the delays are drawn from"},
+		flag{set, "ecn-kmax", "", "queued `octets`, such as 200K, beyond which IP packets get CE (default 0: none do)"},
+		flag{set, "ecn-kmin", "", "`octets` up to which none does"}, flag{set, "ecn-pmax", "", "`chance` at ecn-kmax"},
+		flag{set, "seed", "", "`number` that the delays and marks are drawn from"},
 		flag{set, "ageing", "", "`time` after which an address is forgotten (default 300s)"},
 		flag{set, "macs", "", "`number` of addresses that are learned (default 4096)"},
 		flag{set, "group-fwd-mask", "", "`mask` of link-local groups that pass, such as 0x4000 (peer delay messages)"},

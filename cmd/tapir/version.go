@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/licenses"
 	"tapir/lab/tool/man"
 )
 
@@ -25,17 +26,24 @@ func versionText() string {
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	var notices bool
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  tapir version",
+		Example: "  tapir version\n  tapir version --licenses",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if notices {
+				_, err := fmt.Fprint(cmd.OutOrStdout(), licenses.Notices)
+				return err
+			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "tapir %s %s %s/%s\n", versionText(), runtime.Version(),
 				runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&notices, "licenses", false, "print the licences of the modules that tapir is linked with")
+	return cmd
 }
 
 func newMan() *cobra.Command {

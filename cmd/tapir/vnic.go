@@ -1,14 +1,12 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node"
+	"tapir/lab/tool/params"
 	"tapir/lab/tool/serve"
-	"tapir/nic/param"
 )
 
 func newVNIC() *cobra.Command {
@@ -25,7 +23,7 @@ func newVNIC() *cobra.Command {
 		err := node.InOrder(append(ofVNICs, func() error { return cfg.Validate() })...)
 		return cfg, err
 	}
-	return withParams(inOrder(&cobra.Command{
+	cmd := inOrder(&cobra.Command{
 		Use:   "vnic --fabric-tap NAME --guid GUID [--lid LID] --vesw ID:TAP",
 		Short: "Run Omni-Path HFIs with virtual NICs in the foreground",
 		Long: "Vnic runs an Omni-Path HFI on a fabric TAP, with one virtual NIC per --vesw: a host TAP\n" +
@@ -33,8 +31,7 @@ func newVNIC() *cobra.Command {
 			"It prints one \"ready\" line for each; Ctrl-C removes what was made, and nothing else.\n\n" +
 			"With --lid the VNICs are as given here and need no manager. Without it, or with --managed,\n" +
 			"LID, P_Keys and VNICs come from `tapir em`; --vesw then only names host TAPs.",
-		Example: "  tapir vnic --fabric-tap fab0 --guid 0x0011750101000001 --lid 1 --vesw 2:opa-vesw2 --ip " +
-			"10.2.0.1/24\n" +
+		Example: "  tapir vnic --fabric-tap fab0 --guid 0x0011750101000001 --lid 1 --vesw 2:opa-vesw2\n" +
 			"  tapir vnic --fabric-tap fab1 --guid 0x0011750101000002\n  tapir vnic -c hfi.yaml",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +42,7 @@ func newVNIC() *cobra.Command {
 		flag{set, "name", "", "`name` of the HFI (default hfi0)"},
 		flag{set, "fabric-tap", "", "fabric TAP, made if it does not exist: an interface `name` such as fab0"},
 		flag{set, "fabric-tap-fd", "", "a ready TAP as open file descriptor `number` instead of --fabric-tap"},
+		flag{set, "wire", "", "instead of a fabric TAP: `KIND:...` such as shm:/run/cable0 (docs/wires.md)"},
 		flag{set, "guid", "", "`GUID` of the port, such as 0x0011750101000001"},
 		flag{set, "lid", "", "`LID` of the port, for a fabric without managers"},
 		flag{set, "framing", "", "`mode` of packets on the TAP: nsh, 88b5 or geneve (default nsh)"},
@@ -62,13 +60,7 @@ func newVNIC() *cobra.Command {
 		flag{setVNICs, "fabric", "", "`id` of the fabric (default 1)"},
 		flag{setVNICs, "default-ports", "", "`LIDs` for unknown unicast, with commas"},
 		flag{setVNICs, "ip", "", "`address` of the host TAP, such as 10.0.0.1/24; may be repeated"},
-	), set, cfg.Clock.Params())
-}
-
-// withParams adds flags for settings that have names.
-func withParams(cmd *cobra.Command, set func(name, value string) error, rows []*param.Row) *cobra.Command {
-	for _, p := range rows {
-		withFlags(cmd, flag{set, param.Flag(p.Name), "", fmt.Sprintf("%s (default %s)", p.Help, p.Get())})
-	}
+	)
+	params.Add(cmd, cfg.Clock.Params(), set)
 	return cmd
 }

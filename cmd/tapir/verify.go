@@ -6,52 +6,53 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tapir/lab/tool/siwt"
 	"tapir/lab/tool/usage"
+	"tapir/lab/tool/verify"
 )
 
-func newSiwt() *cobra.Command {
+// newVerify makes the command by its name, or by its former one, siwt.
+func newVerify(name string) *cobra.Command {
 	return group(&cobra.Command{
-		Use:   "siwt {server | client ADDRESS STEP...}",
+		Use: name + " {server | client ADDRESS STEP...}", Hidden: name != "verify",
 		Short: "Every RDMA operation, verified, with a Linux guest or a NIC as peer",
-		Long: "Siwt goes through RDMA operations step by step between this NIC and another siwt: the\n" +
+		Long: "Verify goes through RDMA operations step by step between this NIC and another verifier: the\n" +
 			"program of that name in a guest of `tapir peer`, or a second NIC. Each side verifies\n" +
-			"what the other did. A step is NAME[:SIZE[:COUNT]]; see: tapir siwt client --help.",
-		Example: "  tapir siwt server --nic nic0\n" +
-			"  tapir siwt client 10.0.0.1 --nic nic1 write:4096 read:4096 send:64 sendinv:8",
-	}, "command", newSiwtServer(), newSiwtClient())
+			"what the other did. A step is NAME[:SIZE[:COUNT]]; see: tapir verify client --help.",
+		Example: "  tapir verify server --nic nic0\n" +
+			"  tapir verify client 10.0.0.1 --nic nic1 write:4096 read:4096 send:64 sendinv:8",
+	}, "command", newVerifyServer(), newVerifyClient())
 }
 
-// siwtFlags are the flags of one side.
-type siwtFlags struct {
+// verifyFlags are the flags of one side.
+type verifyFlags struct {
 	jobFlags
-	job siwt.Job
+	job verify.Job
 }
 
-func newSiwtServer() *cobra.Command {
-	o := siwtFlags{job: siwt.Job{Port: siwt.DefaultPort, Conns: 1}}
+func newVerifyServer() *cobra.Command {
+	o := verifyFlags{job: verify.Job{Port: verify.DefaultPort, Conns: 1}}
 	return inOrder(&cobra.Command{
 		Use:   "server",
 		Short: "Serve clients",
-		Example: "  tapir siwt server --nic nic0\n" +
-			"  tapir peer exec 'siwt client 10.0.0.1 write:100000 read:100000 echo:999'",
+		Example: "  tapir verify server --nic nic0\n" +
+			"  tapir peer exec 'verify client 10.0.0.1 write:100000 read:100000 echo:999'",
 		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.work(cmd) },
-	}, append(o.flags(&o.job.Port),
-		flag{&o.job.Conns, "connections", "n", "end after so many connections; 0: only at Ctrl-C"},
+	}, append(o.flags(&o.job.Port, &o.job.Transport),
+		flag{&o.job.Conns, "connections", "n", "end after this number of connections; 0: only at Ctrl-C"},
 		flag{&o.job.IRD, "ird", "i", "Reads to serve at a time; 0: what a client asks for, -1: none"},
 		flag{&o.job.ORD, "ord", "o", "Reads to issue at a time; 0: what a client offers, -1: none"})...)
 }
 
-func newSiwtClient() *cobra.Command {
-	o := siwtFlags{job: siwt.Job{
-		Port: siwt.DefaultPort, Conns: 1, IRD: siwt.DefaultReads, ORD: siwt.DefaultReads,
-		Receives: siwt.DefaultReceives, RecvKiB: siwt.DefaultRecvKiB, Patience: siwt.DefaultPatience,
+func newVerifyClient() *cobra.Command {
+	o := verifyFlags{job: verify.Job{
+		Port: verify.DefaultPort, Conns: 1, IRD: verify.DefaultReads, ORD: verify.DefaultReads,
+		Receives: verify.DefaultReceives, RecvKiB: verify.DefaultRecvKiB, Patience: verify.DefaultPatience,
 	}}
 	return inOrder(&cobra.Command{
 		Use:   "client ADDRESS STEP...",
 		Short: "Connect and work through steps",
-		Long: "Client connects to a siwt server and works through its steps; the first failure ends\n" +
+		Long: "Client connects to a verify server and works through its steps; the first failure ends\n" +
 			"it. SIZE is in octets (64 unless given), COUNT posts the same several times.\n\n" +
 			"  write writei burst        RDMA Write: plain, of inline data, the last of COUNT signalled\n" +
 			"  read readn                RDMA Read, compared with what the memory must hold\n" +
@@ -61,10 +62,10 @@ func newSiwtClient() *cobra.Command {
 			"  rbad rkey rbounds rlow rwo rpd             rights, protection domain, wrap; and Reads\n" +
 			"  sleep gone                pause; wait SIZE ms for the peer to end the connection\n" +
 			"  abort                     end the connection at once",
-		Example: "  tapir siwt client 10.0.0.2 write:100000 read:100000 send:4096:4 echo:999\n" +
-			"  tapir siwt client 10.0.0.2 -c 8 burst:4096:50 read:4096\n" +
-			"  tapir siwt client 10.0.0.2 rbounds:100",
-		Args: atLeast(1, "the address is missing: see: tapir siwt client --help"),
+		Example: "  tapir verify client 10.0.0.2 write:100000 read:100000 send:4096:4 echo:999\n" +
+			"  tapir verify client 10.0.0.2 -c 8 burst:4096:50 read:4096\n" +
+			"  tapir verify client 10.0.0.2 rbounds:100",
+		Args: atLeast(1, "the address is missing: see: tapir verify client --help"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.job.Remote, err = netip.ParseAddr(args[0]); err != nil {
 				return usage.Errorf("%q is no IP address: give the address of the server", args[0])
@@ -72,7 +73,7 @@ func newSiwtClient() *cobra.Command {
 			o.job.Steps = args[1:]
 			return o.work(cmd)
 		},
-	}, append(o.flags(&o.job.Port),
+	}, append(o.flags(&o.job.Port, &o.job.Transport),
 		flag{&o.job.Conns, "connections", "c", "connections at a time, each with all steps"},
 		flag{&o.job.IRD, "ird", "i", "Reads to serve at a time; -1: none"},
 		flag{&o.job.ORD, "ord", "o", "Reads to issue at a time; -1: none"},
@@ -86,13 +87,13 @@ func newSiwtClient() *cobra.Command {
 }
 
 // work goes through the steps, or serves them.
-func (o *siwtFlags) work(cmd *cobra.Command) error {
+func (o *verifyFlags) work(cmd *cobra.Command) error {
 	o.job = o.job.WithDefaults()
 	if err := o.job.Validate(); err != nil {
 		return usage.Wrap(err)
 	}
-	var report siwt.Report
-	if err := o.run(cmd, "siwt", o.job, quietly, nil, &report); err != nil {
+	var report verify.Report
+	if err := o.run(cmd, "verify", o.job, quietly, nil, &report); err != nil {
 		return err
 	}
 	if err := o.print(cmd, &report); err != nil {

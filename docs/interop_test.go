@@ -7,14 +7,18 @@ import (
 	"tapir/lab/check/siw"
 )
 
-// TestInterop checks that interop.md has a row for each cell of the matrix, and
-// that each passed.
+// TestInterop checks that interop.md and interop-roce.md have a row for each cell of
+// the matrix, and that each passed.
 func TestInterop(t *testing.T) {
-	page, err := os.ReadFile("interop.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := siw.CheckPage(string(page), append(siw.Smoke(), siw.All()...)); err != nil {
-		t.Errorf("%v\nrun: make interop", err)
+	for name, cells := range map[string][]siw.Cell{
+		"interop.md": append(siw.Smoke(), siw.All()...), "interop-roce.md": append(siw.SmokeRoCE(), siw.RoCE()...),
+	} {
+		page, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := siw.CheckPage(string(page), cells); err != nil {
+			t.Errorf("%s: %v\nrun: make interop", name, err)
+		}
 	}
 }

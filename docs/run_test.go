@@ -49,8 +49,22 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("first", func(t *testing.T) { runFirst(t, filepath.Dir(tapir)) })
 	t.Run("user", func(t *testing.T) { runUser(t, tapir) })
 	t.Run("CI", func(t *testing.T) { runCI(t, filepath.Dir(tapir)) })
+}
+
+// runFirst runs the script of the first five minutes, whose namespaces and control sockets
+// are those of a /run of its own; dir has tapir.
+func runFirst(t *testing.T, dir string) {
+	script := "mount -t tmpfs tmpfs /run\n" + block(t, "## Five minutes.*?```sh\n(.*?)```")
+	cmd := exec.CommandContext(t.Context(), "unshare", "-mnpf", "--kill-child", "--mount-proc", "sh", "-ec", script)
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "XDG_RUNTIME_DIR=")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	contains(t, string(out), pings(3))
 }
 
 // runUser does what an ordinary user is told to do, as one.

@@ -1,0 +1,45 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// odd are words that native readers stumble over; style.md says what to write
+// instead.
+var odd = regexp.MustCompile(`\banew\b|\b(the|this) house\b|\b[Ii]ts rooms\b|\bas rooms\b|\bby room\b|\bmakes of it\b|` +
+	`\bthe contrary of\b|\bso many\b|\bis told with\b|\bfor looking\b|\bspoils nothing\b|\bthe truth beside\b|` +
+	`\bis surer\b|\bis said,|\bstands beside\b|\bwhat comes out\b|\bmends? it\b`)
+
+// TestPlainWords finds such words in what users read.
+func TestPlainWords(t *testing.T) {
+	seen := 0
+	for _, pattern := range []string{"*.md", "../*.md", "../cmd/tapir/*.go", "../lab/examples/*/README.md",
+		"../examples/*/README.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if name == "style.md" {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen++
+			for n, line := range strings.Split(string(text), "\n") {
+				if word := odd.FindString(line); word != "" {
+					t.Errorf("%s:%d: %q: see style.md", name, n+1, word)
+				}
+			}
+		}
+	}
+	if seen < 60 {
+		t.Errorf("read %d files only", seen)
+	}
+}

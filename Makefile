@@ -26,13 +26,15 @@ build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=
 packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest ./.ci/dead ./.ci/count ./.ci/picture
 # Implementations to test against that users shall not inherit live in a module
 # of their own.
-modules   = lab/check/oracle
+modules   = lab/check/oracle,lab/k8s
 # Linters live in a module of their own for the same reason.
 lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 dead      = $(GO) run ./.ci/dead
+# The long forms of applications under tapir run.
+applications = ^Test(Applications|Languages|OpenMPI|UCX|LibfabricRoCE|TargetOutlivesNIC|Migration|Debuggers|Many|Forks|Kills)$$
 fuzz      = $(GO) run ./.ci/gotest -only-fuzz -targets '$(TARGETS)'
 
-.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross install uninstall check clean help
+.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross images install uninstall check clean help
 
 all: build
 
@@ -49,11 +51,18 @@ test: build
 interop: build
 	@sh .ci/tools
 	$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
+	$(GO) run ./lab/check/siw/matrix -roce -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop-roce.md)
+	$(if $(CELLS),,$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out -stream)
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,$(GO) run ./lab/check/states)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 30m -run '^(TestNetdevsim|TestQEMU)$$' ./lab/check/iplink -interop)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestSpeeds$$' ./lab/node/nicnode -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestTools$$' ./lab/check/images -all)
+	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) test -C lab/k8s -count=1 -timeout 10m -run '^TestAgainAndAgain$$' . -times 100)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m ./lab/check/rxe -interop)
+	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) test -count=1 -timeout 15m -run '$(applications)' ./lab/check/programs -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 20m ./lab/check/wires -interop)
 
 newer:
 	@sh .ci/newer
@@ -123,6 +132,9 @@ cross:
 	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64 ./cmd/tapir
 	GOOS=linux GOARCH=arm64 $(build) -o $(BIN)/tapir-linux-arm64 ./cmd/tapir
 
+images:
+	.ci/images out/images
+
 install: build
 	install -d $(bindir) $(mandir) $(bashdir) $(zshdir) $(fishdir)
 	install -m 755 $(BIN)/tapir $(bindir)/tapir
@@ -142,10 +154,11 @@ help:
 	@echo 'make                     build bin/tapir'
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet, staticcheck and all tests; in CI fuzzing too'
-	@echo 'make interop             NICs against the siw driver of Linux; into docs/interop.md'
+	@echo 'make interop             NICs against siw and rxe of Linux; into docs/interop.md, interop-roce.md'
 	@echo '                         and the wire scripts, compared with docs/scripts-state.md,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP,'
-	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF'
+	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF,'
+	@echo '                         and applications under tapir run, the long forms'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make race                the race detector, wherever goroutines meet; PACKAGES=./nic/... there'
@@ -170,6 +183,7 @@ help:
 	@echo 'make mutate SEED=7 N=0   drawn by another seed; N=0: all that have a mutation'
 	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
+	@echo 'make images              OCI images of the program, and with RDMA and PTP tools, in out/images'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
 	@echo 'make uninstall           remove what install wrote'
 	@echo 'make check               gofmt, vet, staticcheck, functions that nothing calls'

@@ -33,7 +33,7 @@ func main() {
 	checks := flag.String("checks", "",
 		"commands that check the sources while the tests are built, separated by semicolons")
 	nested := flag.String("nested", "", "folders of modules inside this one whose tests run too, separated by commas")
-	timeout := flag.Duration("timeout", 15*time.Minute, "time for the tests of one package")
+	timeout := flag.Duration("timeout", 25*time.Minute, "time for the tests of one package")
 	detect := flag.Bool("race", false, "run the race detector over packages in which goroutines meet, and nothing else")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: gotest [flags] packages...")

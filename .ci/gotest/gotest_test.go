@@ -66,6 +66,44 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// A test that fails beside others and passes alone is flaky. One that fails alone, panics or
+// races has failed, and so have more than three.
+func TestRetry(t *testing.T) {
+	fail := func(test, output string) string {
+		return ev("run", "m/a", test, "") + ev("output", "m/a", test, output) + ev("fail", "m/a", test, "")
+	}
+	many := fail("Test1", "") + fail("Test2", "") + fail("Test3", "") + fail("Test4", "")
+	sub := ev("run", "m/a", "TestX", "") + fail("TestX/1", "") + fail("TestX/2", "") + ev("fail", "m/a", "TestX", "")
+	for _, c := range []struct {
+		name, in, alone, want string
+		ok                    bool
+	}{
+		{"passes alone", fail("TestX", "late"), "", "0 passed, 0 failed, 0 skipped, 1 flaky", true},
+		{"subtests", sub, "", "0 passed, 0 failed, 0 skipped, 2 flaky", true},
+		{"fails alone", fail("TestX", "late"), "TestX", "TestX fails alone, too: wrong", false},
+		{"one of two", fail("TestX", "") + fail("TestY", ""), "TestX", "0 passed, 1 failed, 0 skipped, 1 flaky", false},
+		{"panic", fail("TestX", "panic: oops"), "", "0 passed, 1 failed, 0 skipped\n", false},
+		{"race", fail("TestX", "WARNING: DATA RACE"), "", "0 passed, 1 failed, 0 skipped\n", false},
+		{"too many", many, "", "0 passed, 4 failed, 0 skipped\n", false},
+		{"forbidden skip", ev("skip", "m/a", "TestX", ""), "", "0 passed, 1 failed, 0 skipped\n", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b strings.Builder
+			rep := newReport(&b, nil)
+			rep.read(strings.NewReader(c.in + ev("fail", "m/a", "", "")))
+			rep.retry(func(pkg, test string) error {
+				if test == c.alone || pkg != "m/a" {
+					return errors.New("wrong")
+				}
+				return nil
+			})
+			if ok := rep.finish(); ok != c.ok || !strings.Contains(b.String(), c.want) {
+				t.Errorf("all well: %v, no %q in:\n%s", ok, c.want, b.String())
+			}
+		})
+	}
+}
+
 func TestChecksCount(t *testing.T) {
 	var b strings.Builder
 	rep := newReport(&b, nil)

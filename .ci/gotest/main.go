@@ -4,6 +4,9 @@
 // that is not listed as a failure, and ends with one line:
 //
 //	N passed, N failed, N skipped
+//
+// Up to three tests that fail run again alone. Those that pass three times there
+// are listed, and counted as flaky in that line.
 package main
 
 import (
@@ -115,6 +118,7 @@ func run(rep *report, dir string, pkgs, flags []string) {
 	if err := cmd.Wait(); err != nil && rep.failed == 0 {
 		rep.check("go test", err)
 	}
+	rep.retry(runAlone(dir, flags))
 }
 
 // inParallel runs the commands one after the other beside the tests, and closes

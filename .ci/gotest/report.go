@@ -28,6 +28,8 @@ type report struct {
 
 	mu                      sync.Mutex
 	passed, failed, skipped int
+	flaky                   int // failed, and passed alone
+	failures                map[string]*failure
 	pkgs                    map[string]*pkg
 	build                   map[string]*strings.Builder
 }
@@ -43,7 +45,8 @@ type pkg struct {
 }
 
 func newReport(w io.Writer, allowed map[string]bool) *report {
-	return &report{w: w, allowed: allowed, pkgs: map[string]*pkg{}, build: map[string]*strings.Builder{}}
+	return &report{w: w, allowed: allowed, failures: map[string]*failure{}, pkgs: map[string]*pkg{},
+		build: map[string]*strings.Builder{}}
 }
 
 // check records one step that is not a Go test.
@@ -77,6 +80,8 @@ func (r *report) read(in io.Reader) {
 }
 
 func (r *report) event(e event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if e.Action == "build-output" {
 		r.text(r.build, e.ImportPath).WriteString(e.Output)
 		return
@@ -144,8 +149,9 @@ func (r *report) test(p *pkg, e event) {
 			why))
 	case "fail":
 		r.bad(p, e)
-		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s\n%s", e.Test,
-			strings.TrimRight(r.text(p.output, e.Test).String(), "\n")))
+		out := r.text(p.output, e.Test).String()
+		r.noteFailure(e.Package, e.Test, out)
+		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s\n%s", e.Test, strings.TrimRight(out, "\n")))
 	}
 }
 
@@ -219,6 +225,10 @@ func (r *report) rest(p *pkg) string {
 
 // finish prints the closing line and tells whether all is well.
 func (r *report) finish() bool {
-	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	fmt.Fprintf(r.w, "%d passed, %d failed, %d skipped", r.passed, r.failed, r.skipped)
+	if r.flaky > 0 {
+		fmt.Fprintf(r.w, ", %d flaky", r.flaky)
+	}
+	fmt.Fprintln(r.w)
 	return r.failed == 0
 }

@@ -10,8 +10,8 @@ type line struct {
 
 var (
 	protocols = []string{"wire", "mpa", "ddp", "rdmap", "opa", "vnic", "ptp"}
-	// leaves are the bytes, what a NIC counts, logs and paces, and its keys.
-	leaves = []string{"wire", "nic/linkmode", "nic/msglog", "nic/nicdrop", "nic/pacing", "nic/secret"}
+	// leaves are the bytes, what a NIC counts, logs and paces, its traffic classes, and its keys.
+	leaves = []string{"wire", "nic/dcb", "nic/linkmode", "nic/msglog", "nic/nicdrop", "nic/pacing", "nic/secret"}
 	// device is what programs on a NIC and its kernel interfaces may know of it.
 	device = append([]string{"nic/verbs", "nic/cm", "nic/al"}, leaves...)
 	// product is everything but the commands and what only tests use.
@@ -30,6 +30,7 @@ var layout = []line{
 	{"vnic/...", []string{"wire", "opa", "vnic"}},
 	{"ptp/...", []string{"wire", "ptp"}},
 
+	{"nic/dcb", nil},
 	{"nic/linkmode", nil},
 	{"nic/secret", nil},
 	{"nic/msglog", []string{"wire"}},
@@ -91,7 +92,7 @@ var layout = []line{
 	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},
 	{"lab/host/...", and(protocols, "nic/loop", "nic/tap", "lab/conf", "lab/host")},
 	{"lab/node/...", and(protocols, "nic", "lab/conf", "lab/host", "lab/node", "lab/tool")},
-	{"lab/node/sw", []string{"wire", "opa", "ptp", "lab/conf", "nic/linkmode", "nic/pacing"}},
+	{"lab/node/sw", []string{"wire", "opa", "ptp", "lab/conf", "nic/dcb", "nic/linkmode", "nic/pacing"}},
 	{"lab/topo/...", and(protocols, "nic", "lab/conf", "lab/topo", "lab/host/fault")},
 	{"lab/run/...", product},
 	{"lab/tool/...", product},

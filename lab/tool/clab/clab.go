@@ -74,7 +74,7 @@ type (
 		Endpoint  *endpoint `yaml:"endpoint,omitempty"`
 		Remote    string    `yaml:"remote,omitempty"`
 		VNI       int       `yaml:"vni,omitempty"`
-		UDPPort   int       `yaml:"udp-port,omitempty"`
+		DstPort   int       `yaml:"dst-port,omitempty"`
 	}
 	endpoint struct {
 		Node      string `yaml:"node"`
@@ -179,7 +179,7 @@ func (x *exporter) topology(h *Host) ([]byte, error) {
 			}
 			t.Topology.Links = append(t.Topology.Links, link{Type: "vxlan",
 				Endpoint: &endpoint{own, x.iface(own, k)}, Remote: x.at[far].Addr.String(), VNI: firstVNI + i,
-				UDPPort: vxlanPort})
+				DstPort: vxlanPort})
 		}
 	}
 	text, err := yaml.MarshalWithOptions(&t, yaml.IndentSequence(true))

@@ -47,7 +47,7 @@ func floors() [][]*group {
 				"nic/ptp/...")},
 		{box("nic/verbs, cm, al", "objects and connections; no transport", "nic/verbs/...", "nic/cm/...", "nic/al/..."),
 			box("nic/hardware, param, view", "the seam to the hardware; settings, snapshots", "nic/param/...",
-				"nic/view/...", "nic/nicdrop", "nic/msglog", "nic/pacing", "nic/linkmode",
+				"nic/view/...", "nic/nicdrop", "nic/msglog", "nic/pacing", "nic/linkmode", "nic/dcb",
 				"nic/secret", "nic/hardware/...", "nic/show/...",
 				"nic/settings/..."),
 			box("vnic", "virtual NICs of Omni-Path", "vnic/...")},

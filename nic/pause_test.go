@@ -10,6 +10,7 @@ import (
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	wirepause "tapir/wire/pause"
 )
 
 // flood has the operating system send n frames of 1000 octets.
@@ -33,8 +34,8 @@ func TestPauseIsObeyed(t *testing.T) {
 	e.set("pause", "rx")
 	e.w.run(time.Millisecond)
 	pause := func(quanta uint16, change func(b []byte)) {
-		b := make([]byte, ether.PauseLen)
-		ether.PutPause(b, e.s.mac, quanta)
+		b := make([]byte, wirepause.Len)
+		(&wirepause.Frame{Src: e.s.mac, Quanta: quanta}).Put(b)
 		if change != nil {
 			change(b)
 		}

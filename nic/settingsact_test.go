@@ -14,6 +14,7 @@ import (
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
+	"tapir/wire/pause"
 	"tapir/wire/tcp"
 )
 
@@ -268,8 +269,8 @@ func afterLoss(x *tried) float64 {
 
 // pausesObeyed counts the PAUSE frames that a NIC obeys, of one that comes.
 func pausesObeyed(x *tried) float64 {
-	b := make([]byte, ether.PauseLen)
-	ether.PutPause(b, x.b.dev.cfg.MAC, 100)
+	b := make([]byte, pause.Len)
+	(&pause.Frame{Src: x.b.dev.cfg.MAC, Quanta: 100}).Put(b)
 	x.send(x.b, b, frame.Offload{})
 	x.run(time.Millisecond)
 	return float64(x.a.counter("rx_pause_frames"))

@@ -3,8 +3,8 @@ package pacing
 import (
 	"time"
 
-	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/pause"
 )
 
 // Fill of a receive queue, in parts of Full, from which on and down to which the
@@ -14,9 +14,6 @@ const (
 	XOFF = Full / 2
 	XON  = Full / 4
 )
-
-// mostQuanta is the longest pause.
-const mostQuanta = 0xffff
 
 // Flow is the flow control of a port (IEEE 802.3 annex 31B).
 type Flow struct {
@@ -34,7 +31,7 @@ type Flow struct {
 
 // Pause is how long so many quanta are.
 func (f *Flow) Pause(quanta uint16) time.Duration {
-	return time.Duration(int64(quanta) * ether.PauseQuantum * 1000 / int64(max(1, f.Speed)))
+	return pause.Duration(quanta, f.Speed)
 }
 
 // Waits takes in how full the receive queues are, and tells whether a PAUSE frame
@@ -44,11 +41,11 @@ func (f *Flow) Waits(fill int, now frame.Time) (quanta uint16, send bool) {
 	case !f.Tx:
 		f.off = false
 	case fill >= XOFF:
-		return mostQuanta, !f.off || f.refresh <= now
+		return pause.MostQuanta, !f.off || f.refresh <= now
 	case f.off && fill <= XON:
 		return 0, true
 	case f.off:
-		return mostQuanta, f.refresh <= now
+		return pause.MostQuanta, f.refresh <= now
 	}
 	return 0, false
 }

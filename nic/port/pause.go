@@ -5,6 +5,7 @@ import (
 	"tapir/nic/pacing"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/pause"
 )
 
 // Link is what a port knows of its link.
@@ -32,19 +33,17 @@ func (p *Port) SetLink(l Link, now frame.Time) {
 // Control takes a frame of the MAC control sublayer that came in for the station
 // own: PAUSE keeps the port from sending, if the two ends have agreed on that.
 func (p *Port) Control(f *frame.Frame, own ether.Addr, now frame.Time) {
-	b := f.Bytes()
-	quanta, pause := ether.ParsePause(b)
-	dst := ether.Addr(b[:6])
+	c, err := pause.Parse(f.Bytes())
 	switch {
-	case !pause:
+	case err != nil || c.PFC:
 		p.Refuse(f, nicdrop.MACControl, now)
-	case dst != ether.PauseGroup && dst != own:
+	case c.Dst != pause.Group && c.Dst != own:
 		p.Refuse(f, nicdrop.Pause, now)
 	case !p.Flow.Rx:
 		p.Refuse(f, nicdrop.PauseOff, now)
 	default:
 		p.Flow.Received++
-		p.Sched.Pause(now.Add(p.Flow.Pause(quanta)), now)
+		p.Sched.Pause(now.Add(p.Flow.Pause(c.Quanta)), now)
 		p.Trace(frame.Inbound, f, nil, frame.DropNone, now)
 		f.Release()
 	}
@@ -65,11 +64,11 @@ func (p *Port) relieve(fill int, src ether.Addr, pool frame.Pool, now frame.Time
 	if !send || p.Closed || p.link.Room() <= 0 {
 		return p.Flow.Next()
 	}
-	f := pool.Get(ether.PauseLen)
+	f := pool.Get(pause.Len)
 	if f == nil {
 		return p.Flow.Next()
 	}
-	ether.PutPause(f.Extend(ether.PauseLen), src, quanta)
+	(&pause.Frame{Src: src, Quanta: quanta}).Put(f.Extend(pause.Len))
 	p.Transmit(Out{Frame: f}, now)
 	p.Flow.Told(quanta, now)
 	return p.Flow.Next()

@@ -6,8 +6,8 @@ import (
 	"tapir/nic/linkmode"
 	"tapir/nic/pacing"
 	"tapir/wire/drop"
-	"tapir/wire/ether"
 	"tapir/wire/frame"
+	"tapir/wire/pause"
 )
 
 // gap is what a frame takes of the line beside its octets: preamble, FCS and the
@@ -69,17 +69,15 @@ func (l *line) takes(f *frame.Frame) bool {
 // control takes a frame of the MAC control sublayer, which concerns the port alone.
 func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 	p := &s.ports[in]
-	b := f.Bytes()
-	quanta, ok := ether.ParsePause(b)
-	dst := ether.Addr(b[:6])
+	c, err := pause.Parse(f.Bytes())
 	switch {
-	case !ok:
+	case err != nil || c.PFC:
 		s.drop(in, f, drop.Malformed)
-	case !p.flow.Rx || dst != ether.PauseGroup && dst != s.cfg.MAC(in):
+	case !p.flow.Rx || c.Dst != pause.Group && c.Dst != s.cfg.MAC(in):
 		s.drop(in, f, DropLinkLocal)
 	default:
 		p.flow.Received++
-		p.sched.Pause(now.Add(p.flow.Pause(quanta)), now)
+		p.sched.Pause(now.Add(p.flow.Pause(c.Quanta)), now)
 		f.Release()
 	}
 }
@@ -99,8 +97,8 @@ func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 		}
 		quanta, send := p.flow.Waits(s.fill(in), now)
 		if send && p.link.Room() > 0 {
-			if f := s.env.Pool.Get(ether.PauseLen); f != nil {
-				ether.PutPause(f.Extend(ether.PauseLen), s.cfg.MAC(in), quanta)
+			if f := s.env.Pool.Get(pause.Len); f != nil {
+				(&pause.Frame{Src: s.cfg.MAC(in), Quanta: quanta}).Put(f.Extend(pause.Len))
 				s.transmit(in, f)
 				p.flow.Told(quanta, now)
 			}

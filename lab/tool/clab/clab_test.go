@@ -238,6 +238,10 @@ func deployed(t *testing.T, lab *topo.Lab, hosts []Host) (tapir string) {
 	return built
 }
 
+// perftestMiss is what perftest's client says when its second connection comes before
+// the server listens again: it does not retry, on any device.
+const perftestMiss = "RDMA_CM_EVENT_REJECTED; error: -111"
+
 // Each lab of the examples comes up as its topology files say, on one host or on two
 // that a VXLAN link joins, and its steps pass against it.
 func TestDeploy(t *testing.T) {
@@ -245,13 +249,21 @@ func TestDeploy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			lab := load(t, name)
 			tapir := deployed(t, lab, hosts)
-			var said bytes.Buffer
-			o := real.Options{Options: steps.Options{Print: &said}, Tapir: tapir, Echo: true}
 			testenv.Must(t, real.Attachable(lab))
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if r, err := real.Attach(ctx, lab, o); err != nil || r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
-				t.Errorf("%v\n%s", err, &said)
+			for attempt := 1; ; attempt++ {
+				var said bytes.Buffer
+				ctx, cancel := context.WithCancel(t.Context())
+				r, err := real.Attach(ctx, lab, real.Options{
+					Options: steps.Options{Print: &said}, Tapir: tapir, Echo: true,
+				})
+				cancel()
+				if attempt < 5 && strings.Contains(said.String(), perftestMiss) {
+					continue
+				}
+				if err != nil || r.Verdict != result.Passed || r.Done() != len(lab.Steps) {
+					t.Errorf("%v\n%s", err, &said)
+				}
+				return
 			}
 		})
 	}

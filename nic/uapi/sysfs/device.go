@@ -174,8 +174,8 @@ func (b *builder) device(d *Device) {
 	for path := range new(Attr).lines() {
 		attr(path, func(a *Attr) string { return a.lines()[path] })
 	}
-	if b.err == nil && d.Netdev != "" {
-		b.err = b.t.Dir(dir + "/device/net/" + d.Netdev)
+	if d.Netdev != "" {
+		b.netdev(dir+"/device/net/"+d.Netdev+"/", d.Netdev)
 	}
 	b.counters(dir+"/ports/1/counters/", d)
 	b.hwCounters(dir+"/ports/1/hw_counters/", d)

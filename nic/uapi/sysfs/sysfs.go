@@ -3,6 +3,7 @@
 // librdmacm find those of NICs that the kernel does not know:
 //
 //	/sys/class/infiniband_verbs, /sys/class/infiniband   devices, ports, GIDs     device.go
+//	/sys/class/infiniband/DEVICE/device/net/NAME         its network interface    netdev.go
 //	/sys/class/infiniband_mad                            ports with MAD agents    device.go
 //	/sys/class/misc/rdma_cm, /dev/infiniband             the devices' names        device.go
 //	/sys/module/siw/parameters, /sys/kernel/debug/siw    as the siw driver has     siw.go

@@ -73,7 +73,7 @@ func newWorld(t *testing.T) *world {
 		}
 	})
 	w := &world{Tree: tree, zcopy: "Y"}
-	err = tree.Devices([]Device{{Index: 0, Netdev: "tap7",
+	err = tree.Devices([]Device{{Index: 0, Netdev: "lo",
 		Attr: says(w, func() Attr {
 			return Attr{NodeGUID: "0200:00ff:fe00:0001", SystemImageGUID: "0200:00ff:fe00:0001", Firmware: "1.2", Description: "tapir nic7",
 				State: "ACTIVE", Phys: "LINK_UP", PKeys: []uint16{0xffff}, GIDs: []string{"0200:0000:0001:0000:0000:0000:0000:0000"}}
@@ -151,7 +151,7 @@ func TestTools(t *testing.T) {
 		w.want(t, "5\nrxe0\n1\n231:0\n", "cat", "/sys/class/infiniband_mad/abi_version",
 			"/sys/class/infiniband_mad/umad0/ibdev", "/sys/class/infiniband_mad/umad0/port", "/sys/class/infiniband_mad/umad0/dev")
 		w.want(t, "6\n2\n", "cat", "/sys/class/infiniband_verbs/abi_version", "/sys/class//./infiniband_verbs/uverbs0/abi_version")
-		w.want(t, "tap7\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
+		w.want(t, "lo\n", "ls", "/sys/class/infiniband/rxe0/device/net/")
 		if got, code := w.run(t, "ls", "-l", "/sys/class/misc/rdma_cm"); code != 0 || strings.Count(got, "-r--r--r-- 1 ") != 2 {
 			t.Errorf("ls -l, exit code %d:\n%s", code, got)
 		}
@@ -159,6 +159,32 @@ func TestTools(t *testing.T) {
 			t.Errorf("what is not there, exit code %d:\n%s", code, got)
 		}
 	})
+}
+
+// TestNetdev: the files of the device's network interface, which here is the loopback, say
+// what the kernel's own do, and its counters have the same names.
+func TestNetdev(t *testing.T) {
+	const kernel, served = "/sys/class/net/lo", "/sys/class/infiniband/rxe0/device/net/lo"
+	bothWays(t, func(t *testing.T, w *world) {
+		for name := range linkFiles {
+			want, err := os.ReadFile(filepath.Join(kernel, name))
+			testenv.Must(t, err)
+			w.want(t, string(want), "cat", filepath.Join(served, name))
+		}
+		counters, _ := w.run(t, "ls", kernel+"/statistics")
+		w.want(t, counters, "ls", served+"/statistics")
+		before, _ := os.ReadFile(kernel + "/statistics/rx_packets")
+		now, code := w.run(t, "cat", served+"/statistics/rx_packets")
+		after, _ := os.ReadFile(kernel + "/statistics/rx_packets")
+		var least, is, most uint64
+		if _, err := fmt.Sscan(string(before)+now+string(after), &least, &is, &most); err != nil || code != 0 ||
+			is < least || is > most {
+			t.Errorf("rx_packets %d, not in %d...%d: %v", is, least, most, err)
+		}
+	})
+	if _, err := linkOf("none0"); err != unix.ENODEV {
+		t.Errorf("an interface that is not there: %v", err)
+	}
 }
 
 // TestWorkingDirectory: programs change into a shown directory, name files from there, and
@@ -278,7 +304,7 @@ ports/1/phys_state 5: LinkUp <nil> <nil> true
 ports/1/gids/0 0200:0000:0001:0000:0000:0000:0000:0000 <nil> <nil> true
 ports/1/gids/127 `+zero+` <nil> <nil> true
 ports/1/gid_attrs/types/0 IB/RoCE v1 <nil> <nil> true
-ports/1/gid_attrs/ndevs/0 tap7 <nil> <nil> true
+ports/1/gid_attrs/ndevs/0 lo <nil> <nil> true
 ports/1/gid_attrs/types/127  open /sys/class/infiniband/rxe0/ports/1/gid_attrs/types/127: invalid argument invalid argument true
 ports/1/pkeys/0 0xffff <nil> <nil> true
 ports/1/pkeys/31 0x0000 <nil> <nil> true

@@ -44,7 +44,7 @@ func floors() [][]*group {
 			box("nic/iwarp, roce, toe", "transports of RDMA; TCP", "nic/iwarp/...", "nic/roce/...", "nic/toe/...",
 				"nic/transport"),
 			box("nic/port, ip, hostfn, ptp", "frames in and out", "nic/port/...", "nic/ip/...", "nic/hostfn/...",
-				"nic/ptp/...")},
+				"nic/ptp/...", "nic/lldp", "nic/dcbx")},
 		{box("nic/verbs, cm, al", "objects and connections; no transport", "nic/verbs/...", "nic/cm/...", "nic/al/..."),
 			box("nic/hardware, param, view", "the seam to the hardware; settings, snapshots", "nic/param/...",
 				"nic/view/...", "nic/nicdrop", "nic/msglog", "nic/pacing", "nic/linkmode", "nic/dcb",

@@ -122,7 +122,7 @@ func TestRoCEDevice(t *testing.T) {
 	}{
 		{"ibv_devinfo -v", []string{"transport: InfiniBand (0)", "atomic_cap: ATOMIC_HCA (1)", "active_mtu: 1024 (3)",
 			"link_layer: Ethernet", "GID[ 3]: ::ffff:10.9.0.1, RoCE v2", "max_sge: 4", "max_qp_wr: 32767"}},
-		{"ibstat", []string{"State: Active", "Link layer: Ethernet", "Capability mask: 0x04010000"}},
+		{"ibstat", []string{"CA type: Tapir RoCE", "Hardware version: 0x1", "State: Active", "Link layer: Ethernet", "Capability mask: 0x04010000"}},
 		{"rdma link", []string{"link rxe0/1 state ACTIVE physical_state LINK_UP"}},
 		{"rdma -d dev", []string{"node_type ca", "RC_RNR_NAK_GEN"}},
 		{"cat /sys/class/infiniband/rxe0/node_type /sys/class/infiniband/rxe0/ports/1/gid_attrs/types/3",

@@ -213,7 +213,7 @@ func (d *device) attr(style GIDStyle) (a sysfs.Attr, err error) {
 	a.PKeys = make([]uint16, sysfs.PKeyTable)
 	texts := map[string]*string{"node_guid": &a.NodeGUID, "sys_image_guid": &a.SystemImageGUID, "fw_ver": &a.Firmware,
 		"port_state": &a.State, "port_phys_state": &a.Phys}
-	numbers := map[string]*uint16{"port_lid": &a.LID, "port_sm_lid": &a.SMLID}
+	numbers := map[string]*uint16{"port_lid": &a.LID, "port_sm_lid": &a.SMLID, "hw_ver": &a.HWVersion}
 	for i := range a.PKeys {
 		numbers[fmt.Sprintf("pkey[%d]", i)] = &a.PKeys[i]
 	}

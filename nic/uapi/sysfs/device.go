@@ -30,6 +30,7 @@ type Device struct {
 type Attr struct {
 	NodeGUID, SystemImageGUID string // 0200:00ff:fe00:0001
 	Firmware                  string
+	HWVersion                 uint16
 	Description               string
 	State                     string // of the port: ACTIVE
 	Phys                      string // LINK_UP
@@ -163,12 +164,13 @@ func (b *builder) device(d *Device) {
 		b.err = cmp.Or(b.err, err)
 		return
 	}
-	node, caps := "4: RNIC", "0x00090000" // managed by a connection manager, and as a device
+	node, kind, caps := "4: RNIC", "iWARP", "0x00090000" // managed by a connection manager, and as a device
 	if a.RoCE {
-		node, caps = "1: CA", "0x04010000" // by a connection manager; GIDs of IP addresses
+		node, kind, caps = "1: CA", "RoCE", "0x04010000" // by a connection manager; GIDs of IP addresses
 	}
 	b.files(dir+"/", [][2]any{
-		{"node_type", node}, {"ports/1/cap_mask", caps}, {"ports/1/lid_mask_count", 0}, {"ports/1/sm_sl", 0},
+		{"node_type", node}, {"hca_type", "Tapir " + kind}, {"hw_rev", fmt.Sprintf("0x%x", a.HWVersion)},
+		{"ports/1/cap_mask", caps}, {"ports/1/lid_mask_count", 0}, {"ports/1/sm_sl", 0},
 		{"ports/1/rate", "100 Gb/sec (4X EDR)"}, {"ports/1/link_layer", "Ethernet"},
 	})
 	for path := range new(Attr).lines() {

@@ -135,7 +135,6 @@ var (
 		"github.com/containernetworking": {"lab/tool/cni"},
 		"google.golang.org/grpc":         {"lab/k8s"},
 		"k8s.io":                         {"lab/k8s"},
-		"gonum.org/v1/plot":              {"lab/run/result"},
 		"github.com/agext/levenshtein":   {"lab/conf"},
 	}
 )

@@ -1,5 +1,7 @@
 package mfw
 
+import "tapir/nic/fastlinq/mfw/mib"
+
 // request is a command of a driver. What goes with it lies in data, and so does
 // what goes with the answer.
 type request struct {
@@ -22,6 +24,9 @@ var handlers = map[Command]func(*Firmware, *request) Response{
 	CmdInitPHY:             (*Firmware).initPHY,
 	CmdLinkReset:           (*Firmware).linkReset,
 	CmdNIGDrain:            effect(NIGDrainDone, func(*Firmware, *request) {}),
+	CmdSetLLDP:             dcb((*mib.Agent).SetLLDP),
+	CmdRegisterLLDP:        dcb((*mib.Agent).Register),
+	CmdSetDCBX:             dcb((*mib.Agent).SetDCBX),
 	CmdUpdateCurrentConfig: tells(func(me *function, v uint32) { me.pushed.Client = Client(v & 0xf) }),
 	CmdUpdateMTU:           (*Firmware).updateMTU,
 	CmdUpdateWoL:           tells(func(me *function, v uint32) { me.wol = WoL(v & 3) }),

@@ -1,8 +1,11 @@
 package mfw
 
-import "tapir/nic/linkmode"
+import (
+	"cmp"
 
-import "cmp"
+	"tapir/nic/fastlinq/mfw/mib"
+	"tapir/nic/linkmode"
+)
 
 // port is a port's PHY.
 type port struct {
@@ -18,6 +21,7 @@ type port struct {
 	eee      EEEStatus
 	txFault  bool
 	boardEEE bool
+	agent    *mib.Agent
 }
 
 // factory is the configuration of a port that nobody has configured.
@@ -37,6 +41,7 @@ func (f *Firmware) bootPort(i int) {
 	s := &f.shm.Port[i]
 	*s = Port{MediaType: uint32(c.Media), LinkSpeedCaps: uint32(c.Speeds), DefaultLink: p.phy}
 	s.TransceiverData = p.transceiver()
+	f.bootAgent(i)
 	f.resolve(i)
 }
 

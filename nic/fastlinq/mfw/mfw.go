@@ -26,6 +26,10 @@ type Config struct {
 	Attention func(fn int)
 	// Laser is called when a port's transmitter is switched.
 	Laser func(port int, on bool)
+	// Send sends a frame, borrowed, from a port; false: not now. nil: nothing is sent.
+	Send func(port int, b []byte, now frame.Time) bool
+	// System is the name of the device, which LLDP tells.
+	System string
 	// Wake is called when a magic packet wakes an unloaded function.
 	Wake func(fn int)
 	// Verify checks a file before it replaces an image of the flash, or all of it;
@@ -153,7 +157,7 @@ func (f *Firmware) Poll(now frame.Time) (next frame.Time) {
 			next = min(next, f.nextLoadExpiry(), f.nextLockExpiry())
 		}
 	}
-	return next
+	return min(next, f.pollAgents())
 }
 
 // post produces a message for a function that has a driver.

@@ -3,6 +3,8 @@ package mfw
 import (
 	"cmp"
 	"encoding/binary"
+
+	"tapir/nic/fastlinq/mfw/mib"
 )
 
 // Limits of the shared memory.
@@ -85,6 +87,7 @@ type Port struct {
 	LinkSpeedCaps   uint32 // Speeds that the board has
 	DefaultLink     PHYConfig
 	WoLInfo         uint32 // magic packets seen
+	DCB             mib.Port
 }
 
 // Func is what it says of a function: func_info, and the TLVs that it asks

@@ -43,6 +43,9 @@ const (
 	CmdUnloadDone          Command = 0x21000000
 	CmdInitPHY             Command = 0x22000000
 	CmdLinkReset           Command = 0x23000000
+	CmdSetLLDP             Command = 0x24000000
+	CmdRegisterLLDP        Command = 0x24100000
+	CmdSetDCBX             Command = 0x25000000
 	CmdUpdateCurrentConfig Command = 0x26000000
 	CmdUpdateBusNum        Command = 0x27000000
 	CmdUpdateBootProgress  Command = 0x28000000
@@ -88,7 +91,8 @@ var commandNames = map[Command]string{
 	CmdUpdateMTU:        "OV_UPDATE_MTU",
 	CmdGetResourceAlloc: "GET_RESOURCE_ALLOC", CmdSetResourceValue: "SET_RESOURCE_VALUE", CmdUpdateWoL: "OV_UPDATE_WOL",
 	CmdUpdateESwitch: "OV_UPDATE_ESWITCH_MODE", CmdGetNVMOption: "GET_NVM_CFG_OPTION",
-	CmdSetNVMOption: "SET_NVM_CFG_OPTION",
+	CmdSetNVMOption: "SET_NVM_CFG_OPTION", CmdSetLLDP: "SET_LLDP", CmdRegisterLLDP: "REGISTER_LLDP_TLVS_RX",
+	CmdSetDCBX: "SET_DCBX",
 }
 
 // Response is the upper half of a firmware mailbox header: the answer.
@@ -125,6 +129,7 @@ const (
 	InitPHYDone           Response = 0x21200000
 	InitPHYInvalidArgs    Response = 0x21300000
 	LinkResetDone         Response = 0x23000000
+	LLDPUnsupportedAgent  Response = 0x24010000
 	NIGDrainDone          Response = 0x30000000
 	ResourceAllocOK       Response = 0x34000000
 	ResourceAllocUnknown  Response = 0x35000000

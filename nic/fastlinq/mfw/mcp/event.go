@@ -79,7 +79,11 @@ func (m *MCP) message(kind mfw.Message, now frame.Time) bool {
 		if m.hooks.TLVRequest != nil {
 			m.hooks.TLVRequest()
 		}
-	default: // those of DCBX, LLDP and VFs have no handler here
+	case mfw.MsgLLDPDataUpdated, mfw.MsgDCBXRemoteMIB, mfw.MsgDCBXOperationalMIB, mfw.MsgLLDPReceivedTLVs:
+		if m.hooks.DCB != nil {
+			m.hooks.DCB(kind, now)
+		}
+	default: // those of VFs have no handler here
 		return false
 	}
 	return true

@@ -254,8 +254,8 @@ func TestMessages(t *testing.T) {
 	if s := d.Stats(); s.Spurious != 1 || len(r.seen[0].errors) != 1 {
 		t.Errorf("%+v", s)
 	}
-	mb.Msg[4+0]++ // message 7 and, of the same word, 5: that of DCBX has no handler
-	mb.Msg[4+2]++
+	mb.Msg[4+0]++ // message 7, and 2: that of VFs has no handler
+	mb.Msg[1]++
 	want(t, "an unknown message", d.HandleEvents(r.now), status.NotImpl)
 	if len(r.seen[0].bandwidth) != 1 || mb.Ack != mb.Msg || d.Stats().Unimplemented != 1 {
 		t.Errorf("the known one beside it: %v", r.seen[0].bandwidth)

@@ -56,6 +56,8 @@ type Hooks struct {
 	Bandwidth func(low, high uint8)
 	// Outer: the function's outer tag, or what decides on its priority, has changed.
 	Outer func(now frame.Time)
+	// DCB: what LLDP or DCBX have told has changed: read a MIB.
+	DCB func(kind mfw.Message, now frame.Time)
 	// Stats fills the statistics of a kind, mfw.StatsLAN and so on.
 	Stats func(kind int, s *mfw.ProtocolStats)
 }
@@ -87,6 +89,7 @@ type MCP struct {
 	wol      mfw.WoL
 	features mfw.Features
 	tlvWant  bool
+	dcbx     *DCBXSet // what was set; nil: nothing
 	stats    Stats
 }
 
@@ -102,6 +105,7 @@ func New(shm *mfw.SHMEM, fn, port int, hooks Hooks) *MCP {
 // before is no news.
 func (m *MCP) Init() {
 	m.queue, m.blocked, m.recovering, m.bypass = nil, false, false, false
+	m.dcbx = nil
 	m.reread()
 	m.ReadShadow()
 	m.initLink()

@@ -31,6 +31,7 @@ type seen struct {
 	bandwidth              [][2]uint8
 	fill                   func(g tlv.Group, v *tlv.Values)
 	stats                  mfw.ProtocolStats
+	dcb                    map[mfw.Message]int
 }
 
 // mac is the address of function fn.
@@ -71,7 +72,13 @@ func newRig(t testing.TB, cfg mfw.Config) *rig {
 			HWError:     func(e mcp.HWError, _ frame.Time) { s.errors = append(s.errors, e) },
 			Transceiver: func(st mfw.TransceiverState, _ uint8) { s.module = append(s.module, st) },
 			Bandwidth:   func(low, high uint8) { s.bandwidth = append(s.bandwidth, [2]uint8{low, high}) },
-			Stats:       func(kind int, p *mfw.ProtocolStats) { *p = s.stats; p.Rx += uint64(kind) },
+			DCB: func(kind mfw.Message, _ frame.Time) {
+				if s.dcb == nil {
+					s.dcb = map[mfw.Message]int{}
+				}
+				s.dcb[kind]++
+			},
+			Stats: func(kind int, p *mfw.ProtocolStats) { *p = s.stats; p.Rx += uint64(kind) },
 		}))
 	}
 	return r

@@ -141,33 +141,42 @@ func (p *plot) write(w io.Writer, s size) error {
 		text(left-6, y(v)+4, "end", "", tickLabel(v))
 	}
 	fmt.Fprintf(b, `<path d="M%d %dV%.1fH%.1f" fill="none" stroke="#555"/>`+"\n", left, top, top+height, left+width)
-	row := 0
+	p.writeShapes(b, x, y)
+	at, words, anchor := left+width-30, left+width-36, "end"
+	if p.legendLeft {
+		at, words, anchor = left+8, left+38, "start"
+	}
+	line := top + 12.0
 	for i := range p.shapes {
-		s := &p.shapes[i]
-		style := fmt.Sprintf(`fill="none" stroke="%s" stroke-width="1.5"`, s.ink)
-		if s.pale {
-			style += ` stroke-opacity="0.3"`
+		if s := &p.shapes[i]; s.name != "" {
+			fmt.Fprintf(b, `<path %s d="M%.1f %.1fh24"/>`+"\n", s.style(), at, line-4)
+			text(words, line, anchor, "", s.name)
+			line += 16
 		}
-		if s.filled {
-			style = fmt.Sprintf(`fill="%s" fill-opacity="0.3" stroke="%s"`, s.ink, s.ink)
-		}
-		fmt.Fprintf(b, `<path %s d="`, style)
-		for k, pt := range s.points {
-			fmt.Fprintf(b, "%c%.1f %.1f", "ML"[min(k, 1)], x(pt.x), y(pt.y))
-		}
-		fmt.Fprint(b, "\"/>\n")
-		if s.name == "" {
-			continue
-		}
-		at, words, anchor := left+width-30, left+width-36, "end"
-		if p.legendLeft {
-			at, words, anchor = left+8, left+38, "start"
-		}
-		line := float64(top + 12 + 16*row)
-		fmt.Fprintf(b, `<path %s d="M%.1f %.1fh24"/>`+"\n", style, at, line-4)
-		text(words, line, anchor, "", s.name)
-		row++
 	}
 	fmt.Fprint(b, "</svg>\n")
 	return b.Flush()
+}
+
+// style has the attributes of the shape's path.
+func (s *shape) style() string {
+	switch {
+	case s.filled:
+		return fmt.Sprintf(`fill="%s" fill-opacity="0.3" stroke="%s"`, s.ink, s.ink)
+	case s.pale:
+		return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="1.5" stroke-opacity="0.3"`, s.ink)
+	}
+	return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="1.5"`, s.ink)
+}
+
+// writeShapes writes the shapes; x and y have the place of a value in pixels.
+func (p *plot) writeShapes(w io.Writer, x, y func(float64) float64) {
+	for i := range p.shapes {
+		s := &p.shapes[i]
+		fmt.Fprintf(w, `<path %s d="`, s.style())
+		for k, pt := range s.points {
+			fmt.Fprintf(w, "%c%.1f %.1f", "ML"[min(k, 1)], x(pt.x), y(pt.y))
+		}
+		fmt.Fprint(w, "\"/>\n")
+	}
 }

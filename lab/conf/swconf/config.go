@@ -54,7 +54,7 @@ type Config struct {
 	Ports []PortConfig // at least two
 
 	Delay Delay // of every egress queue
-	Queue int   // frames that an egress queue holds; default 512
+	Queue int   // frames that an egress queue holds; default 512. PFC bounds its priorities itself
 	// Speed is the fastest that a port has; 0: 100 Gb/s. Pause: ports send PAUSE frames
 	// and obey them, where there is nobody to agree with.
 	Speed linkmode.Speeds
@@ -65,6 +65,8 @@ type Config struct {
 	// FECNRate packets after each that was marked.
 	FECNThreshold, FECNSize, FECNRate int
 
+	// Queues are the traffic classes of each port, each with an egress queue.
+	Queues
 	// ECN has packets of IP whose sender is ECN-capable marked; ports may have numbers of
 	// their own.
 	ECN ECN
@@ -122,6 +124,7 @@ const (
 
 func (c Config) WithDefaults() Config {
 	c.Name, c.Queue = cmp.Or(c.Name, "sw0"), cmp.Or(c.Queue, defaultQueue)
+	c.Queues = c.Queues.withDefaults()
 	c.Ports = slices.Clone(c.Ports)
 	for i := range c.Ports {
 		p := &c.Ports[i]
@@ -148,6 +151,7 @@ func (c Config) Validate() error {
 			"one_step and syntonize are of clocks: choose another mode than plain"),
 		conf.Problem(c.Mode == Boundary && c.Syntonize,
 			"syntonize is of transparent clocks: a boundary clock follows its master in any case"),
+		c.Queues.problem(),
 		conf.Problem(c.ECN.Kmin > c.ECN.Kmax, "ecn_kmin %d is beyond ecn_kmax %d", c.ECN.Kmin, c.ECN.Kmax),
 		conf.Problem(c.Queue < 1 || c.Queue > 1<<16, "queue %d: 1 to 65536 frames", c.Queue),
 		conf.Problem(c.GroupFwdMask&neverForwarded != 0, "group_fwd_mask: groups 00 to 02 are never forwarded"),

@@ -94,7 +94,7 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "domain", Expect: "a domain number from 0 to 255", Set: conf.Number(&c.Domain, 0, 255)},
 		{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
 			Set: conf.Number(&c.PdelayInterval, -7, 5)},
-	}, c.ECN.fields()...)
+	}, append(c.Queues.Fields(), c.ECN.fields()...)...)
 }
 
 // Fields are the settings of a port of any switch, bound to p.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/dcb"
 	"tapir/nic/linkmode"
 	"tapir/ptp"
 	"tapir/ptp/transport"
@@ -25,6 +26,17 @@ const example = `switches:
     ecn_kmin: 5K
     ecn_kmax: 200KB
     ecn_pmax: 1%
+    trust: dscp
+    dscp_prio: 26:3
+    prio_tc: ["all:0", "3:1"]
+    tc_tsa: "0:ets 1:ets"
+    tc_bw: "0:30,1:70"
+    tc_maxrate: "0:2.5G"
+    prio_pfc: "3:on"
+    pfc_xoff: 100K
+    pfc_xon: 20K
+    pfc_headroom: 300K
+    pfc_watchdog: 50ms
     speed: 10G
     pause: true
     seed: 5
@@ -53,7 +65,9 @@ func TestFile(t *testing.T) {
 	a, b := all[0], all[1]
 	osc := a.Hardware.Oscillator
 	a.Hardware.Oscillator = b.Hardware.Oscillator
-	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, FECNThreshold: 12, FECNSize: 64, FECNRate: 3, ECN: ECN{5000, 200_000, 10_000}, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
+	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, FECNThreshold: 12, FECNSize: 64, FECNRate: 3, ECN: ECN{5000, 200_000, 10_000},
+		Queues: Queues{TrustDSCP: true, DSCPPrio: [64]uint8{26: 4}, Mapped: true, MaxRate: [8]int{2500}, XOFF: 100_000, XON: 20_000, Headroom: 300_000, Watchdog: 50 * time.Millisecond,
+			DCB: dcb.Config{PrioTC: [8]uint8{3: 1}, TSA: [8]dcb.TSA{dcb.ETS, dcb.ETS}, Weight: [8]uint8{30, 70}, PFC: 8}}, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
 			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120, ECN: ECN{Kmax: 1_000_000}}, {TAPFD: 7},

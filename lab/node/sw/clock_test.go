@@ -64,8 +64,7 @@ func TestSyncWithoutRoom(t *testing.T) {
 	b := newBed(t, 2, swconf.Config{Mode: swconf.E2ETransparent})
 	b.send(0, ptpFrame(msg.Sync, 1, msg.FlagTwoStep))
 	b.send(0, ptpFrame(msg.FollowUp, 1, 0))
-	tagged := b.s.ports[1].queue[0]
-	b.s.ports[1].queue = b.s.ports[1].queue[1:]
+	tagged := b.s.leave(&b.s.ports[1], &b.s.ports[1].classes[0])
 	b.wires[1].room = 0
 	b.s.clock.depart(1, tagged.f, tagged.tag, b.now)
 	b.wires[1].room = 10

@@ -1,6 +1,8 @@
 package sw
 
 import (
+	"fmt"
+
 	"tapir/lab/conf/swconf"
 	"tapir/wire/frame"
 )
@@ -37,6 +39,9 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 			add(name+"rx_pause_frames", f.Received)
 			add(name+"tx_pause_frames", f.Sent)
 		}
+		if s.cfg.Mapped {
+			list = s.priorityCounters(list, name, i)
+		}
 		rx, tx := drops(i)
 		for r := range frame.DropReasons() {
 			reason := r.Counter()
@@ -51,6 +56,35 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 	add("mac_moves", s.macs.moves)
 	add("mac_table_full", s.macs.full)
 	return append(list, s.clockCounters()...)
+}
+
+// priorityCounters appends those of the priorities of a port, with the names that the driver
+// mlx5 has. Durations are in microseconds.
+func (s *Switch) priorityCounters(list []Counter, prefix string, port int) []Counter {
+	for _, c := range s.PriorityCounts(port) {
+		add := func(direction, what string, v uint64) {
+			list = append(list, Counter{fmt.Sprintf("%s%s_prio%d_%s", prefix, direction, c.Priority, what), v})
+		}
+		add("rx", "packets", c.RxFrames)
+		add("rx", "bytes", c.RxOctets)
+		add("tx", "packets", c.TxFrames)
+		add("tx", "bytes", c.TxOctets)
+		if s.lossless(uint8(c.Priority)) {
+			add("rx", "pause", c.RxPause)
+			add("rx", "pause_duration", uint64(c.RxPaused.Microseconds()))
+			add("rx", "pause_transition", c.RxTransitions)
+			add("tx", "pause", c.TxPause)
+			add("tx", "pause_duration", uint64(c.TxPaused.Microseconds()))
+			add("rx", "discards", c.Discards)
+			add("rx", "buffer_most_bytes", uint64(c.Most))
+		}
+	}
+	for _, c := range s.ClassCounts(port) {
+		list = append(list, Counter{fmt.Sprintf("%stx_tc%d_queue_most_bytes", prefix, c.Class), c.QueueMostOctets},
+			Counter{fmt.Sprintf("%stx_tc%d_drops", prefix, c.Class), c.QueueDrops},
+			Counter{fmt.Sprintf("%stx_tc%d_watchdog", prefix, c.Class), c.Storms})
+	}
+	return list
 }
 
 // clockCounters are those of what the switch does with PTP messages.

@@ -10,6 +10,12 @@ const (
 	DropLinkLocal frame.DropReason = iota + firstDrop // a group that no bridge forwards
 	DropSamePort                                      // the station is behind the port that the frame came from
 	DropClock                                         // a PTP message that a transparent clock does not pass on
+	DropPFC                                           // a PFC frame about priorities without PFC
+	DropHeadroom                                      // received after XOFF, and headroom was full
+	DropWatchdog                                      // of a class that PFC held back for too long
 )
 
-func init() { frame.RegisterDrops(firstDrop, "link-local group", "same port", "not passed by clock") }
+func init() {
+	frame.RegisterDrops(firstDrop, "link-local group", "same port", "not passed by clock",
+		"PFC not enabled", "PFC headroom full", "PFC watchdog")
+}

@@ -31,7 +31,7 @@ func (s *Switch) Ability() linkmode.Ability { return s.cfg.Ability() }
 func (s *Switch) Negotiate(port int, other linkmode.Ability, now frame.Time) {
 	l := &s.ports[port].line
 	mbps, rx, tx := s.Ability().Agree(other)
-	l.set(int(mbps), rx, tx)
+	l.set(int(mbps), rx && s.cfg.DCB.PFC == 0, tx && s.cfg.DCB.PFC == 0) // PFC takes the place of PAUSE
 	l.down = mbps == 0
 	l.sched.Pause(0, now)
 }
@@ -39,7 +39,8 @@ func (s *Switch) Negotiate(port int, other linkmode.Ability, now frame.Time) {
 // unite sets up a port that has nobody to negotiate with.
 func (s *Switch) unite(port int) {
 	speed := s.Ability().Speeds.Mbps()
-	s.ports[port].set(int(speed), s.cfg.Pause, s.cfg.Pause)
+	both := s.cfg.Pause && s.cfg.DCB.PFC == 0
+	s.ports[port].set(int(speed), both, both)
 	s.ports[port].flow.Speed = noPacing // for all that is known, a quantum of the other end is as short
 }
 
@@ -53,12 +54,12 @@ func (l *line) set(mbps int, rx, tx bool) {
 	l.flow.Rx, l.flow.Tx, l.flow.Speed = rx, tx, mbps
 }
 
-// takes tells whether a frame may leave by the line now, and then accounts for it.
-func (l *line) takes(f *frame.Frame) bool {
+// takes tells whether a frame may leave by the line now, and then accounts for it: all are
+// its octets on the line, before those of all but its last segment.
+func (l *line) takes(all, before int64) bool {
 	if !l.sched.Paces() {
 		return true
 	}
-	all, before := pacing.Octets(f, gap)
 	if !l.sched.Port().Departs(before) {
 		return false
 	}
@@ -71,8 +72,13 @@ func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 	p := &s.ports[in]
 	c, err := pause.Parse(f.Bytes())
 	switch {
-	case err != nil || c.PFC:
+	case err != nil:
 		s.drop(in, f, drop.Malformed)
+	case c.PFC && c.Enabled&s.cfg.DCB.PFC == 0:
+		s.drop(in, f, DropPFC)
+	case c.PFC:
+		p.obey(&c, s.cfg.DCB.PFC, now)
+		f.Release()
 	case !p.flow.Rx || c.Dst != pause.Group && c.Dst != s.cfg.MAC(in):
 		s.drop(in, f, DropLinkLocal)
 	default:
@@ -86,7 +92,8 @@ func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 // that do not any more.
 func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 	next = frame.Never
-	if !s.pausing && !slices.ContainsFunc(s.busy, func(out int) bool { return s.part(out) >= pacing.XOFF }) {
+	if s.cfg.DCB.PFC != 0 ||
+		!s.pausing && !slices.ContainsFunc(s.busy, func(out int) bool { return s.part(out) >= pacing.XOFF }) {
 		return next
 	}
 	s.pausing = false
@@ -109,21 +116,23 @@ func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 	return next
 }
 
-// part is how full an egress queue is, in parts of pacing.Full.
-func (s *Switch) part(out int) int { return len(s.ports[out].queue) * pacing.Full / s.cfg.Queue }
+// part is how full the fullest egress queue of a port is, in parts of pacing.Full.
+func (s *Switch) part(out int) (most int) {
+	for tc := range s.ports[out].classes {
+		most = max(most, s.ports[out].classes[tc].len())
+	}
+	return most * pacing.Full / s.cfg.Queue
+}
 
 // fill is how full the fullest egress queue is in which frames wait that came by a
 // port, in parts of pacing.Full.
 func (s *Switch) fill(in int) (most int) {
 	for _, out := range s.busy {
-		q, part := s.ports[out].queue, s.part(out)
-		if part <= most {
-			continue
-		}
-		for i := range q {
-			if q[i].in == in {
+		for tc := range s.ports[out].classes {
+			q := &s.ports[out].classes[tc]
+			part := q.len() * pacing.Full / s.cfg.Queue
+			if part > most && slices.ContainsFunc(q.waiting[q.head:], func(w waiting) bool { return w.in == in }) {
 				most = part
-				break
 			}
 		}
 	}

@@ -6,10 +6,12 @@
 //
 //  1. Receive: link-local groups and impossible sources go; the source is
 //     learned; PTP messages are shown to the clock, which may keep them.
-//  2. forward: the frame, or copies of it, into the queues of its egress
-//     ports, each with a delay of its own. A packet of Omni-Path that finds a
-//     queue full beyond the threshold gets FECN, a packet of IP CE.
-//  3. Poll: what is due leaves; a transparent clock corrects it as it does.
+//  2. forward: the frame, or copies of it, into the queues of its traffic
+//     class at its egress ports, each with a delay of its own. A packet of
+//     Omni-Path that finds a queue full beyond the threshold gets FECN, a
+//     packet of IP CE.
+//  3. Poll: what is due leaves, class by class; a transparent clock corrects
+//     it as it does. Senders that fill buffers get PFC or PAUSE frames.
 //
 // Switch is pure and runs in virtual time or, by a Node, on TAPs.
 package sw
@@ -19,6 +21,8 @@ import (
 	"slices"
 
 	"tapir/lab/conf/swconf"
+	"tapir/nic/dcb"
+	"tapir/nic/pacing"
 	"tapir/opa"
 	"tapir/ptp"
 	"tapir/wire/drop"
@@ -56,25 +60,34 @@ type Switch struct {
 	env   Env
 	ports []port
 	busy  []int // ports whose queues are not empty, in order
-	// pausing: a port has told its sender to wait.
-	pausing bool
-	macs    macTable
-	clock   timekeeper // nil: a plain switch
-	agent   agent
+	// pausing: a port has told its sender to wait; signals: PFC may have something to tell
+	// the senders of some priorities.
+	pausing, signals bool
+	now              frame.Time // of the last Poll
+	macs             macTable
+	clock            timekeeper // nil: a plain switch
+	agent            agent
 }
 
 type port struct {
 	line
-	link   frame.Link
-	queue  []waiting // ordered by at
-	queued int       // octets in queue
-	red    red
-	rng    *rand.Rand
-	delay  swconf.Delay
-	counts PortCounts
+	link frame.Link
+	// classes are the egress queues: waiting frames of queued octets in all.
+	classes         []class
+	waiting, queued int
+	red             red
+	rng             *rand.Rand
+	delay           swconf.Delay
+	counts          PortCounts
 
 	marking
 	unmarked int // packets still to be left without FECN
+
+	// By priority: what the other end keeps from being sent, what waits that came by the
+	// port, and what passed.
+	holds      [dcb.Classes]hold
+	buffers    [dcb.Classes]buffer
+	priorities [dcb.Classes]struct{ rxFrames, rxOctets, txFrames, txOctets uint64 }
 }
 
 // waiting is a frame in an egress queue.
@@ -83,6 +96,8 @@ type waiting struct {
 	f   *frame.Frame
 	tag tag
 	in  int // the port that it came by
+
+	prio uint8
 }
 
 // timekeeper is what a switch that is no plain one does with PTP messages.
@@ -115,6 +130,7 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 			s.ports[i].delay = *d
 		}
 		s.ports[i].red = newRED(&s.cfg, i)
+		s.classify(&s.ports[i])
 		s.unite(i)
 	}
 	s.agent = s.newAgent()
@@ -183,6 +199,11 @@ func (s *Switch) drop(in int, f *frame.Frame, why frame.DropReason) {
 
 // forward takes f to the port behind which dst is, or to all but its own.
 func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now frame.Time) {
+	if s.cfg.Mapped {
+		c := &s.ports[in].priorities[s.priority(f.Bytes())]
+		c.rxFrames++
+		c.rxOctets += uint64(f.Len())
+	}
 	if !dst.IsMulticast() {
 		if out, ok := s.macs.find(dst, now); ok {
 			if out == in {
@@ -229,28 +250,33 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 		f.Release()
 		return
 	}
-	if len(p.queue) >= s.cfg.Queue {
-		p.counts.TxDrops.Count(drop.TxQueue)
-		f.Release()
+	w := waiting{f: f, tag: t, in: in}
+	q := &p.classes[0]
+	if s.cfg.Mapped {
+		w.prio = s.priority(f.Bytes())
+		q = &p.classes[s.cfg.DCB.PrioTC[w.prio]]
+	}
+	if !s.admit(p, q, &w, now) {
 		return
 	}
-	if p.threshold > 0 && swconf.Congested(p.threshold, len(p.queue), s.cfg.Queue) {
+	if p.threshold > 0 && swconf.Congested(p.threshold, q.len(), s.cfg.Queue) {
 		p.markFECN(f)
 	}
-	if p.red.marks(p.queued) && markCE(f) {
+	if p.red.marks(q.octets) && markCE(f) {
 		p.counts.CE++
 	}
-	at := now.Add(p.delay.Draw(p.rng))
-	if n := len(p.queue); n > 0 {
-		at = max(at, p.queue[n-1].at)
+	w.at = now.Add(p.delay.Draw(p.rng))
+	if n := len(q.waiting); n > q.head {
+		w.at = max(w.at, q.waiting[n-1].at)
 	}
-	if len(p.queue) == 0 {
+	if p.waiting == 0 {
 		i, _ := slices.BinarySearch(s.busy, out)
 		s.busy = slices.Insert(s.busy, i, out)
 	}
-	p.queue = append(p.queue, waiting{at, f, t, in})
+	q.push(w, now)
+	p.waiting++
 	p.queued += f.Len()
-	p.counts.QueueMost = max(p.counts.QueueMost, uint64(len(p.queue)))
+	p.counts.QueueMost = max(p.counts.QueueMost, uint64(p.waiting))
 	p.counts.QueueMostOctets = max(p.counts.QueueMostOctets, uint64(p.queued))
 }
 
@@ -273,17 +299,18 @@ func (s *Switch) Dispatch(frame.Time) bool { return false }
 
 // Poll sends what is due and returns the next deadline.
 func (s *Switch) Poll(now frame.Time) frame.Time {
+	s.now = now
 	s.macs.poll(now)
 	next := frame.Never
 	kept := s.busy[:0]
 	for _, i := range s.busy {
 		next = min(next, s.drain(i, now))
-		if len(s.ports[i].queue) > 0 {
+		if s.ports[i].waiting > 0 {
 			kept = append(kept, i)
 		}
 	}
 	s.busy = kept
-	next = min(next, s.relieve(now))
+	next = min(next, s.signal(now), s.relieve(now))
 	if s.clock != nil {
 		next = min(next, s.clock.poll(now))
 	}
@@ -293,25 +320,30 @@ func (s *Switch) Poll(now frame.Time) frame.Time {
 // drain sends what is due on one port.
 func (s *Switch) drain(out int, now frame.Time) frame.Time {
 	p := &s.ports[out]
-	n := 0
 	p.sched.Begin(now)
-	for n < len(p.queue) && p.queue[n].at <= now && p.link.Room() > 0 && p.takes(p.queue[n].f) {
-		w := p.queue[n]
-		n++
-		p.queued -= w.f.Len()
-		if w.tag.IsZero() {
-			s.transmit(out, w.f)
-		} else {
-			s.clock.depart(out, w.f, w.tag, now)
+	q, next := s.choose(p, now)
+	for q != nil && p.link.Room() > 0 {
+		f := q.first().f
+		all, before := pacing.Octets(f, gap)
+		if !p.takes(all, before) {
+			break
 		}
+		if q.node != nil {
+			q.spend(all, now)
+			c := &p.priorities[q.first().prio]
+			c.txFrames++
+			c.txOctets += uint64(f.Len())
+		}
+		q.frames++
+		q.sent += uint64(f.Len())
+		if w := s.leave(p, q); w.tag.IsZero() {
+			s.transmit(out, f)
+		} else {
+			s.clock.depart(out, f, w.tag, now)
+		}
+		q, next = s.choose(p, now)
 	}
-	rest := copy(p.queue, p.queue[n:])
-	clear(p.queue[rest:])
-	p.queue = p.queue[:rest]
-	if rest == 0 || p.queue[0].at <= now {
-		return p.sched.Next() // what is due waits for the link, or for its turn
-	}
-	return p.queue[0].at
+	return min(next, p.sched.Next()) // what is due waits for the link, or for its turn
 }
 
 // transmit takes f out of the switch.
@@ -340,7 +372,7 @@ func (s *Switch) departed(id uint64, at frame.Time) (again bool) {
 // Counts are the counters of a port.
 func (s *Switch) Counts(port int) PortCounts {
 	c := s.ports[port].counts
-	c.Queued, c.QueuedOctets = len(s.ports[port].queue), s.ports[port].queued
+	c.Queued, c.QueuedOctets = s.ports[port].waiting, s.ports[port].queued
 	return c
 }
 
@@ -352,10 +384,12 @@ func (s *Switch) MACs(now frame.Time) []MACRow {
 // Close releases what waits.
 func (s *Switch) Close() {
 	for i := range s.ports {
-		for _, w := range s.ports[i].queue {
-			w.f.Release()
+		p := &s.ports[i]
+		for tc := range p.classes {
+			for p.classes[tc].len() > 0 {
+				s.leave(p, &p.classes[tc]).f.Release()
+			}
 		}
-		s.ports[i].queue = nil
 	}
 	if s.clock != nil {
 		s.clock.close()

@@ -58,6 +58,35 @@ type portRow struct {
 	TxDrops         uint64 `json:"tx_drops"`
 }
 
+// queueRow is the egress queue of one traffic class of a port.
+type queueRow struct {
+	Port            string `json:"port"`
+	Class           int    `json:"class"`
+	TSA             string `json:"tsa"`
+	Weight          uint8  `json:"weight"`   // percent, of an ETS class
+	MaxRate         int    `json:"max_rate"` // Mb/s; 0: no limit
+	Frames          uint64 `json:"tx_frames"`
+	Octets          uint64 `json:"tx_octets"`
+	Queued          int    `json:"queued"`
+	QueuedOctets    int    `json:"queued_bytes"`
+	QueueMostOctets uint64 `json:"queue_most_bytes"`
+	Drops           uint64 `json:"drops"`
+	Watchdog        uint64 `json:"watchdog"` // how often it began to drop
+}
+
+func (n *Node) queueRows() (list []queueRow) {
+	d := &n.cfg.DCB
+	for i := range n.cfg.Ports {
+		for _, c := range n.sw.ClassCounts(i) {
+			list = append(list, queueRow{Port: n.cfg.Ports[i].Name, Class: c.Class, TSA: d.TSA[c.Class].String(),
+				Weight: d.Weight[c.Class], MaxRate: n.cfg.MaxRate[c.Class], Frames: c.Frames, Octets: c.Octets,
+				Queued: c.Queued, QueuedOctets: c.QueuedOctets, QueueMostOctets: c.QueueMostOctets, Drops: c.QueueDrops,
+				Watchdog: c.Storms})
+		}
+	}
+	return list
+}
+
 func (n *Node) row(now frame.Time) switchRow {
 	r := switchRow{Name: n.cfg.Name, Kind: "switch", Mode: n.cfg.Mode.String(), Clock: "-", OneStep: n.cfg.OneStep,
 		Syntonized: "-",
@@ -124,6 +153,7 @@ func (n *Node) Served(stop func()) ctl.NIC {
 	return &control{nodectl.New(&n.Base, "a switch", "switch", stop,
 		nodectl.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
 		nodectl.List("port", n.portRows),
+		nodectl.List("queue", n.queueRows),
 		nodectl.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
 		nodectl.List("wire", func() []node.WireRow { return node.WireRows(n.wires...) }),
 		nodectl.List("counters", n.counters)), n}
@@ -206,9 +236,35 @@ func (s *control) Metrics() ([]ctl.Metric, error) {
 					ctl.Label{Name: "port", Value: r.Port})
 			}
 		}
+		n.queueMetrics(&m)
 		c := n.sw.ClockCounts()
 		m.Counter("tapir_switch_clock_corrected", "messages whose correctionField was changed", c.Corrected)
 		m.Counter("tapir_switch_clock_unmatched", "messages dropped for want of a residence time", c.Unmatched)
 	})
 	return m.All, err
+}
+
+// queueMetrics are those of traffic classes, and of priorities with PFC.
+func (n *Node) queueMetrics(m *nodectl.Metrics) {
+	for _, r := range n.queueRows() {
+		of := []ctl.Label{{Name: "port", Value: r.Port}, {Name: "class", Value: fmt.Sprint(r.Class)}}
+		m.Gauge("tapir_switch_queue_octets", "octets in the egress queue of the class", r.QueuedOctets, of...)
+		m.Counter("tapir_switch_queue_tx_octets", "octets of the class that left", r.Octets, of...)
+		m.Counter("tapir_switch_queue_drops", "frames of the class dropped at its queue", r.Drops, of...)
+	}
+	for i := range n.cfg.Ports {
+		for _, c := range n.sw.PriorityCounts(i) {
+			if n.cfg.DCB.PFC>>c.Priority&1 == 0 {
+				continue
+			}
+			of := []ctl.Label{{Name: "port", Value: n.cfg.Ports[i].Name},
+				{Name: "priority", Value: fmt.Sprint(c.Priority)}}
+			m.Gauge("tapir_switch_buffer_octets", "octets of the priority received by the port that wait", c.Buffered,
+				of...)
+			m.Counter("tapir_switch_rx_pause", "PFC frames received for the priority", c.RxPause, of...)
+			m.Counter("tapir_switch_tx_pause", "PFC frames sent for the priority", c.TxPause, of...)
+			m.Counter("tapir_switch_rx_pause_us", "microseconds that PFC kept the port from sending the priority",
+				uint64(c.RxPaused.Microseconds()), of...)
+		}
+	}
 }

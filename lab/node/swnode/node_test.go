@@ -47,7 +47,7 @@ func TestNode(t *testing.T) {
 			}
 		}
 		served := n.Served(func() {})
-		for _, kind := range []string{"nic", "port", "mac", "counters"} {
+		for _, kind := range []string{"nic", "port", "queue", "mac", "counters"} {
 			v, err := served.Show(kind)
 			text, _ := json.Marshal(v)
 			if err != nil || len(text) < 2 {

@@ -33,8 +33,8 @@ var marking = []string{"ecn_kmin", "ecn_kmax", "ecn_pmax"}
 // portFields are the settings of a port of a switch, bound to p.
 func portFields(p *swconf.PortConfig) []conf.Field { return conf.Without(p.Fields(), marking...) }
 
-// switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE or
-// reacts to FECN and CE.
+// switchFields are the settings of a switch, bound to c. Nobody here obeys PAUSE, has
+// priorities or reacts to FECN and CE.
 func switchFields(c *swconf.Config) []conf.Field {
 	return append([]conf.Field{{Name: "ports", Node: func(n conf.Node) error {
 		return n.Each(0, "expected a list with the settings of ports", func(n conf.Node, _ int) error {
@@ -44,6 +44,11 @@ func switchFields(c *swconf.Config) []conf.Field {
 			return err
 		})
 	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool {
+		for _, q := range c.Queues.Fields() {
+			if f.Name == q.Name {
+				return true
+			}
+		}
 		return f.Name == "pause" || strings.HasPrefix(f.Name, "fecn_") || slices.Contains(marking, f.Name)
 	})...)
 }

@@ -103,7 +103,11 @@ func (s *session) suspects() (all []suspect) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for pid, sp := range s.spaces {
-		all = append(all, suspect{pid, sp.process, []int{int(sp.mem.Fd()), int(sp.maps.Fd())}})
+		own := []int{int(sp.mem.Fd()), int(sp.maps.Fd())}
+		if sp.bulk != nil {
+			own = append(own, int(sp.bulk.pagemap.Fd()))
+		}
+		all = append(all, suspect{pid, sp.process, own})
 	}
 	return all
 }

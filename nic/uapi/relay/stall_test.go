@@ -31,7 +31,7 @@ func TestHeldUp(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("userfaultfd(2) for accesses by the kernel, and FUSE, need root")
 	}
-	for what, want := range map[string]string{"jams": "region ok", "clogs": "pipe ok"} {
+	for what, want := range map[string]string{"jams": "region ok", "jams-bulk": "region ok", "clogs": "pipe ok"} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			n := startNode(t)

@@ -70,9 +70,10 @@ func (d *watchdog) watch(ended <-chan struct{}) {
 
 // end kills the suspects that a thread of this process waits for.
 func (d *watchdog) end() {
-	for _, fd := range sleepers() {
+	for _, w := range sleepers() {
 		for _, s := range d.suspects() {
-			if s.has(fd) && unix.PidfdSendSignal(int(s.process.Fd()), unix.SIGKILL, nil, 0) == nil {
+			if (w.pid == s.pid || w.pid == 0 && s.has(w.fd)) &&
+				unix.PidfdSendSignal(int(s.process.Fd()), unix.SIGKILL, nil, 0) == nil {
 				d.killed(s.pid)
 			}
 		}
@@ -103,24 +104,30 @@ func (s *suspect) has(fd int) bool {
 	return false
 }
 
-// sleepers are the descriptors of the system calls in which threads of this
-// process sleep, as far as they move or change data. A thread that is not running
-// because others are does not sleep.
-func sleepers() (fds []int) {
+// sleeper is a thread of this process that sleeps in a system call on a descriptor, or
+// on the memory of process pid; 0: on the descriptor.
+type sleeper struct{ fd, pid int }
+
+// sleepers are the threads of this process that sleep in system calls, as far as
+// these move or change data. A thread that is not running because others are does not
+// sleep.
+func sleepers() (list []sleeper) {
 	names, _ := filepath.Glob("/proc/self/task/*/syscall") // the pattern is well-formed
 	for _, name := range names {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			continue // it has ended
 		}
-		var nr, fd int
-		if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &fd); n != 2 {
+		var nr, first int
+		if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &first); n != 2 {
 			continue // it runs
 		}
 		switch nr {
 		case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_IOCTL, unix.SYS_FALLOCATE:
-			fds = append(fds, fd)
+			list = append(list, sleeper{fd: first})
+		case unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV:
+			list = append(list, sleeper{pid: first})
 		}
 	}
-	return fds
+	return list
 }

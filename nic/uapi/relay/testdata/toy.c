@@ -481,8 +481,9 @@ static void *change(void *arg) {
 }
 
 // jams has the kernel hold the lock of its mappings, by a thread that waits for a
-// page and others that want to change them. The NIC ends that by ending the program.
-static int jams(void) {
+// page and others that want to change them. The NIC ends that by ending the program. With
+// bulk, a child asks for the memory of its parent, which the NIC copies as a whole.
+static int jams(int bulk) {
 	int fd = toy("toy0", 0), err;
 	char *mem = mmap(NULL, 8 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_t t;
@@ -490,11 +491,16 @@ static int jams(void) {
 	alarm(30);
 	unread(jammed, 8 * 4096);
 	err = ask(fd, REGION, (uint64_t)mem);
+	ask(fd, FILL, 0); // all of its pages are there
 	printf("region %s\n", word(err));
 	fflush(stdout);
+	if (bulk && fork() == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;) ask(fd, SUM, 0);
+	}
+	pthread_create(&t, NULL, change, NULL); // first: a thread's stack is a mapping
 	pthread_create(&t, NULL, look, NULL);
-	pthread_create(&t, NULL, change, NULL);
-	for (;;) ask(fd, FILL, 0);
+	for (;;) bulk ? pause() : ask(fd, FILL, 0);
 }
 
 static void *take(void *fd) {
@@ -596,7 +602,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "executes")) return executes();
 	if (!strcmp(what, "unfilled")) return stalls(unfilled);
 	if (!strcmp(what, "unread")) return stalls(unread);
-	if (!strcmp(what, "jams")) return jams();
+	if (!strcmp(what, "jams")) return jams(0);
+	if (!strcmp(what, "jams-bulk")) return jams(1);
 	if (!strcmp(what, "clogs")) return clogs();
 	if (!strcmp(what, "image")) return image(atoi(argv[2]));
 	if (!strcmp(what, "hold")) return hold();

@@ -15,6 +15,7 @@ import (
 	"tapir/lab/tool/demo"
 	"tapir/lab/tool/doctor"
 	"tapir/lab/tool/usage"
+	"tapir/nic/tap/wires"
 )
 
 func newDemo() *cobra.Command {
@@ -35,8 +36,8 @@ func newDemo() *cobra.Command {
 			if o.Frames != "wire" && o.Frames != "gso" && o.Frames != "jumbo" {
 				return usage.Errorf("--frames %s: use wire, gso or jumbo", o.Frames)
 			}
-			if o.Wire != "" && (o.Tcpdump || !slices.Contains(demo.Wires, o.Wire)) {
-				return usage.Errorf("--wire %s: use shm, stream, udp, vxlan or dev, without --tcpdump", o.Wire)
+			if o.Wire != "" && (o.Tcpdump || !slices.Contains(wires.All, o.Wire)) {
+				return usage.Errorf("--wire %s: use %s, without --tcpdump", o.Wire, wires.Names)
 			}
 			err := runDemo(cmd, o, asJSON)
 			if code := usage.ExitCode(0); err == nil || errors.As(err, &code) {
@@ -52,7 +53,7 @@ func newDemo() *cobra.Command {
 		flag{&o.Frames, "frames", "",
 			"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000"},
 		flag{&o.Tcpdump, "tcpdump", "", "also run the stock tcpdump on both TAPs and keep its files"},
-		flag{&o.Wire, "wire", "", "`kind` of a wire that is no TAP: shm, stream, udp, vxlan or dev (a veth pair)"},
+		flag{&o.Wire, "wire", "", "`kind` of a wire that is no TAP: " + wires.Names},
 		jsonFlag(&asJSON),
 	)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/live"
@@ -46,7 +44,7 @@ func newScript() *cobra.Command {
 		flag{&against, "peer", "", "siw or rxe: in real time against this driver of a Linux guest, which " +
 			"is built and booted (root; see docs/scripts.md)"},
 		flag{&lanes, "lanes", "", "with --peer: number of scripts that run at a time"},
-		flag{&wire, "wire", "", "carry every frame over a real wire: " + strings.Join(wires.Local, ", ") +
+		flag{&wire, "wire", "", "carry every frame over a real wire: " + wires.Names +
 			", or the texts of both ends in one word, such as 'dev:a dev:b'"},
 		flag{&trace, "trace", "", "print every packet, of iWARP every message, as it would stand in a script"},
 	)

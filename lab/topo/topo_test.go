@@ -78,7 +78,7 @@ func TestMistakes(t *testing.T) {
 	const two = "nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  b: {kind: nic, ip: 10.0.0.2/24}\nlinks: [[a, b]]\n"
 	for _, tt := range []struct{ in, want string }{
 		{"nods: {}\n", "1:1: nods: unknown key; expected one of name, clock, seed, wire, nodes, links, steps"},
-		{"wire: rope\n" + two, "1:7: wire: expected tap (default), dev, shm, stream, udp or vxlan"},
+		{"wire: rope\n" + two, "1:7: wire: expected tap (default), shm, stream, udp, vxlan, dev, tapdev"},
 		{"clock: virtual\nwire: shm\n" + two, "2:7: wire: shm is of the real clock alone"},
 		{strings.Replace(two, "[a, b]", "{between: [a, b], wire: 'shm:/tmp/x'}", 1), "4:33: wire: expected tap"},
 		{"nodes:\n  a: {kind: host, ip: 10.0.0.1/24}\n  b: {kind: host, ip: 10.0.0.2/24}\nlinks: [{between: [a, b], wire: shm}]\n",

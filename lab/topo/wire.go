@@ -7,13 +7,13 @@ import (
 	"tapir/nic/tap/wires"
 )
 
-// TAP is the default kind of wires, Veth a pair of interfaces, and Stream what guests know, too.
-const TAP, Veth, Stream = "tap", "dev", "stream"
+// TAP is the default kind of wires, and Stream what guests know, too.
+const TAP, Stream = "tap", "stream"
 
 // wireField is the kind of wires of a link, or of those of a lab.
 func (d *draft) wireField(kind *string) conf.Field {
-	all := append([]string{TAP, Veth}, wires.Local...)
-	f := conf.Field{Name: "wire", Expect: "tap (default), dev, shm, stream, udp or vxlan", Set: conf.Word(kind, all...)}
+	all := append([]string{TAP}, wires.All...)
+	f := conf.Field{Name: "wire", Expect: "tap (default), " + wires.Names, Set: conf.Word(kind, all...)}
 	return conf.Field{Name: f.Name, Schema: conf.Choice(all...), Node: func(n conf.Node) error {
 		err := f.Take(n)
 		if err == nil && *kind != TAP {

@@ -54,8 +54,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// kinds are all kinds of wires; those before dev need no right, and labs have all but the last.
-var kinds = []string{"shm", "stream", "udp", "vxlan", "dev", "tapdev"}
+// kinds are all kinds of wires; those before dev need no right.
+var kinds = tapwires.All
 
 // bed are two namespaces that a veth connects: a has 192.0.2.1, b 192.0.2.2.
 type bed struct {
@@ -84,7 +84,7 @@ func (d *bed) ends(t testing.TB, kind string) (a, b string) {
 	case "dev":
 		return "dev:v", "dev:v"
 	case "tapdev":
-		return testenv.Macvtap(t, d.a.NS, "v", "bridge"), testenv.Macvtap(t, d.b.NS, "v", "bridge")
+		return testenv.Macvtap(t, d.a.NS, "v"), testenv.Macvtap(t, d.b.NS, "v")
 	}
 	if kind == "tap" { // on a bridge with v
 		for _, s := range []*link.Space{d.a, d.b} {
@@ -123,18 +123,10 @@ func TestScripts(t *testing.T) {
 	all := scripts(t)
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
-			ns, text := testenv.Space(t, link.Quiet), kind
+			ns := testenv.Space(t, link.Quiet)
 			must(t, ns.Net.Up("lo"))
-			if kind == "dev" || kind == "tapdev" {
-				must(t, ns.Net.AddVeth("x", ns.Net, "y"), ns.Net.SetMTU("x", 9000), ns.Net.SetMTU("y", 9000), ns.Net.Up("x"),
-					ns.Net.Up("y"))
-				text = "dev:x dev:y"
-			}
-			if kind == "tapdev" { // passthru: for frames to all addresses
-				text = testenv.Macvtap(t, ns.NS, "x", "passthru") + " " + testenv.Macvtap(t, ns.NS, "y", "passthru")
-			}
 			must(t, ns.NS.Do(func() error {
-				o, err := script.OpenOver(text)
+				o, err := script.OpenOver(kind)
 				if err != nil {
 					return err
 				}

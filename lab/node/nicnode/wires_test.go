@@ -41,7 +41,7 @@ func ends(t *testing.T, kind string, near, far *netns.NS) (a, b string) {
 	case "dev":
 		return "dev:v", "dev:v"
 	case "tapdev":
-		return testenv.Macvtap(t, near, "v", "bridge"), testenv.Macvtap(t, far, "v", "bridge")
+		return testenv.Macvtap(t, near, "v"), testenv.Macvtap(t, far, "v")
 	}
 	t.Fatal(kind)
 	return
@@ -176,7 +176,7 @@ func TestWireInterfaceVanishes(t *testing.T) {
 		near, _, links := cable(t, 1500)
 		wire, name := "dev:v", "v"
 		if kind == "tapdev" {
-			wire, name = testenv.Macvtap(t, near, "v", "bridge"), "mvv"
+			wire, name = testenv.Macvtap(t, near, "v"), "mvv"
 		}
 		n, err := Start(t.Context(), Config{Name: "a", Wire: wire, IP: prefixes("10.0.0.1/24")}, node.Env{NS: near})
 		must(t, err, links.Down("v"), links.Up("v"))

@@ -16,7 +16,6 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
-	"tapir/nic/tap/wires"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -197,9 +196,7 @@ func (s *control) negotiate(args json.RawMessage) (any, error) {
 	if err := json.Unmarshal(args, &e); err != nil {
 		return nil, ctl.BadRequest(err)
 	}
-	i := slices.IndexFunc(s.n.cfg.Ports, func(p swconf.PortConfig) bool {
-		return cmp.Or(p.TAP, wires.Interface(p.Wire), p.Wire) == e.Port
-	})
+	i := slices.Index(s.n.names, e.Port)
 	if i < 0 {
 		return nil, &ctl.Error{What: fmt.Sprintf("%s has no port %q", s.n.cfg.Name, e.Port)}
 	}

@@ -27,6 +27,7 @@ type Node struct {
 	phc   *clock.PHC
 	ports node.Ports
 	wires []tap.Queue
+	names []string // of the ports: interfaces, or else wires
 }
 
 // Start opens the TAPs of cfg and runs the switch. An error is one line, and
@@ -93,7 +94,7 @@ func (n *Node) openPort(i int) error {
 		return err
 	}
 	port := t.AddTo(n.Loop, frame.Port(i), d.MTU+ether.HeaderLen+tags)[0]
-	n.ports = append(n.ports, port)
+	n.ports, n.names = append(n.ports, port), append(n.names, p.TAP)
 	if err := t.BringUp(d.Up); err != nil {
 		return err
 	}
@@ -113,7 +114,7 @@ func (n *Node) openWire(space node.Space, text string, at frame.Port) error {
 		return err
 	}
 	port := n.Loop.AddQueue(at, w, cmp.Or(w.MTU(), longestPacket)+ether.HeaderLen+tags)
-	n.ports, n.wires = append(n.ports, port), append(n.wires, w)
+	n.ports, n.wires, n.names = append(n.ports, port), append(n.wires, w), append(n.names, w.Name())
 	return n.stamp(space, port, w)
 }
 

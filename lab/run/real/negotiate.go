@@ -18,7 +18,7 @@ import (
 func (c *cable) speaker(end int) *node {
 	n := c.ends[end]
 	if n.Kind == topo.Card {
-		i := slices.IndexFunc(n.functions, func(f *node) bool { return portName(n.ports[f.NIC.Port]) == c.ports[end] })
+		i := slices.IndexFunc(n.functions, func(f *node) bool { return n.names[f.NIC.Port] == c.ports[end] })
 		if i < 0 {
 			return nil
 		}

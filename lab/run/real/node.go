@@ -32,9 +32,11 @@ type node struct {
 	net       *link.Net
 	proc      *process.Process // nil of a host
 	ports     []string         // TAPs of a switch, or that of a NIC or HFI; or wires
+	names     []string         // of their interfaces; or again wires, which have none
 	ptp       chan error       // how the PTP instance of a NIC ended; nil: there is none
 	lans      int              // Ethernet links of a gateway, guest or host
-	stream    string           // path of a guest's link in their place; empty: it has none
+	streams   []string         // paths of a guest's links in their place
+	lanMTU    int              // the least of those, in octets of IP
 	flags     []string         // of the process, besides the node's own
 	err       error            // why it ended early, or what it left over
 	again     []string         // flags of a NIC that was killed, for its restart
@@ -163,7 +165,7 @@ func (b *bed) plug(n *node, l *topo.Link, mtu int, vnet bool) (name string, far 
 func (n *node) plugTAP(port string, mtu int, vnet bool) (tap.Queue, error) {
 	i := len(n.ports)
 	bridge, far := fmt.Sprint("br", i), farEnd(i)
-	n.ports = append(n.ports, port)
+	n.ports, n.names = append(n.ports, port), append(n.names, port)
 	if err := errors.Join(n.net.AddTAP(port, n.vnet()), n.net.AddBridge(bridge)); err != nil {
 		return nil, err
 	}
@@ -287,8 +289,8 @@ const carrierWithin = 5 * time.Second
 func (n *node) awaitPorts() error {
 	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {
 		live := true
-		for i, p := range n.ports {
-			if p = portName(p); wires.Is(p) {
+		for i, p := range n.names {
+			if wires.Is(p) {
 				continue // the node waits for the other end
 			}
 			for _, name := range []string{p, farEnd(i)} {

@@ -45,24 +45,24 @@ func (b *bed) startLimit() time.Duration {
 	return startWithin
 }
 
-// plugStream gives a guest a link at a Unix socket, without a TAP. QEMU, which takes the path
-// over, has one for each guest.
+// plugStream gives a guest a link at a Unix socket, without a TAP. QEMU takes the path over.
 func (b *bed) plugStream(n *node, mtu int, vnet bool) (tap.Queue, error) {
-	if n.stream != "" || n.lans > 0 {
-		return nil, fmt.Errorf("%s: a guest on a stream has one link", n.Name)
+	path := filepath.Join(b.dir, fmt.Sprint(n.Name, ".wire", len(n.streams)))
+	n.streams = append(n.streams, path)
+	if n.lanMTU == 0 || mtu < n.lanMTU {
+		n.lanMTU = mtu
 	}
-	n.stream = filepath.Join(b.dir, n.Name+".wire")
-	n.flags = append(n.flags, fmt.Sprintf("--mtu=%d", mtu))
-	return wires.Open(topo.Stream+":"+n.stream, vnet)
+	return wires.Open(topo.Stream+":"+path, vnet)
 }
 
 // peerArgs are those of the process that holds a guest.
 func (n *node) peerArgs() []string {
 	args := []string{"peer", "start", "--name", n.Name}
-	if n.stream == "" {
+	if n.lans > 0 {
 		args = append(args, "--bridge", topo.GatewayBridge)
-	} else {
-		args = append(args, "--stream", n.stream)
+	}
+	for _, path := range n.streams {
+		args = append(args, "--stream", path, "--mtu", fmt.Sprint(n.lanMTU))
 	}
 	for _, p := range n.IP {
 		args = append(args, "--ip", p.String())

@@ -1,7 +1,6 @@
 package real
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,42 +19,25 @@ const firstWirePort = 47920
 func (b *bed) plugWire(n *node, kind, port string, mtu int, vnet bool) (name string, far tap.Queue, err error) {
 	i := len(n.ports)
 	b.wires++
-	near, other, err := "dev:"+port, "dev:"+farEnd(i), error(nil)
-	if kind == topo.Veth {
-		err = n.addVeth(port, farEnd(i), mtu)
+	var ends [2]string
+	if slices.Contains(wires.Kernel, kind) {
+		name = port
+		ends, err = n.net.AddWire(kind, [2]string{port, farEnd(i)}, mtu)
 	} else {
 		path := filepath.Join(b.dir, fmt.Sprint("wire", b.wires))
-		near, other, err = wires.Ends(kind, path, firstWirePort+2*uint16(i))
+		ends[0], ends[1], err = wires.Ends(kind, path, firstWirePort+2*uint16(i))
+		name = ends[0]
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	n.ports = append(n.ports, near)
+	n.ports, n.names = append(n.ports, ends[0]), append(n.names, name)
 	err = n.ns.Do(func() (err error) {
-		far, err = wires.Open(other, vnet)
+		far, err = wires.Open(ends[1], vnet)
 		return err
 	})
-	return portName(near), far, err
+	return name, far, err
 }
-
-// addVeth makes a pair of interfaces that frames pass.
-func (n *node) addVeth(a, b string, mtu int) error {
-	if err := n.net.AddVeth(a, n.net, b); err != nil {
-		return err
-	}
-	for _, name := range []string{a, b} {
-		if err := n.net.SetMTU(name, mtu); err != nil {
-			return err
-		}
-		if err := n.net.Up(name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// portName is the name of a port's interface, or the wire that has none.
-func portName(port string) string { return cmp.Or(wires.Interface(port), port) }
 
 // portFlag tells a NIC where its frames pass.
 func (n *node) portFlag() string {

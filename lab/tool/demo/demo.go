@@ -17,6 +17,7 @@ import (
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
+	"tapir/nic/tap/wires"
 	"tapir/nic/uapi/rundir"
 	"tapir/nic/view"
 )
@@ -33,7 +34,7 @@ type Options struct {
 	Sizes []int
 	// Tcpdump also runs the stock tcpdump on both TAPs.
 	Tcpdump bool
-	// Wire is one of Wires, which join processes without TAPs; empty: TAPs, or shared memory
+	// Wire is one of wires.All, which join processes without TAPs; empty: TAPs, or shared memory
 	// where there are none.
 	Wire string
 }
@@ -319,7 +320,7 @@ func (o *Options) NeedsTAP() bool {
 }
 
 // NeedsRights tells whether the demo will make interfaces.
-func (o *Options) NeedsRights() bool { return o.NeedsTAP() || o.Wire == veth }
+func (o *Options) NeedsRights() bool { return o.NeedsTAP() || slices.Contains(wires.Kernel, o.Wire) }
 
 // mtu is that of interfaces, in octets of IP.
 func (o *Options) mtu() int {

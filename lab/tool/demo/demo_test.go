@@ -16,6 +16,7 @@ import (
 
 	"tapir/lab/check/testenv"
 	"tapir/lab/tool/tshark"
+	"tapir/nic/tap/wires"
 	"tapir/rdmap"
 	"tapir/wire/ether"
 	"tapir/wire/pcapng"
@@ -145,7 +146,7 @@ func TestSuperFrames(t *testing.T) {
 }
 
 func TestOtherWires(t *testing.T) {
-	for _, kind := range Wires {
+	for _, kind := range wires.All {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()
 			rep := run(t, start(t, dir, "--wire", kind))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
@@ -14,28 +15,22 @@ import (
 // wired runs each NIC as a process of its own, on a wire that is no TAP: one that needs no
 // right and no namespace, or a pair of interfaces in a namespace of its own.
 type wired struct {
-	opt  Options
-	ns   *netns.NS
-	veth *link.Space // that of a pair of interfaces, else nil
-	dir  string
-	ends map[string]string // the text of each NIC's wire
-	lost func()
-	nics []*program
+	opt   Options
+	ns    *netns.NS
+	space *link.Space // that of a pair of interfaces, else nil
+	dir   string
+	ends  map[string]string // the text of each NIC's wire
+	lost  func()
+	nics  []*program
 }
-
-// veth is the kind of wires that is a pair of interfaces.
-const veth = "dev"
-
-// Wires are the kinds that the demo knows besides TAPs.
-var Wires = append([]string{veth}, wires.Local...)
 
 // firstPort is the first of the two UDP ports of a wire.
 const firstPort = 47910
 
 func newWired(o Options, lost func()) (w *wired, err error) {
 	w = &wired{opt: o, lost: lost}
-	if o.Wire == veth {
-		err = w.addVeth()
+	if slices.Contains(wires.Kernel, o.Wire) {
+		err = w.addInterfaces()
 	} else {
 		err = w.local()
 	}
@@ -58,16 +53,15 @@ func (w *wired) local() (err error) {
 	return err
 }
 
-// addVeth makes a pair of interfaces, and returns when frames pass.
-func (w *wired) addVeth() (err error) {
-	if w.veth, err = link.NewSpace(link.Quiet); err != nil {
+// addInterfaces makes a pair of interfaces, and returns when frames pass.
+func (w *wired) addInterfaces() (err error) {
+	if w.space, err = link.NewSpace(link.Quiet); err != nil {
 		return err
 	}
-	w.ns = w.veth.NS
-	w.ends = map[string]string{server: veth + ":" + server, client: veth + ":" + client}
-	n := w.veth.Net
-	return errors.Join(n.AddVeth(server, n, client), n.SetMTU(server, w.opt.mtu()), n.SetMTU(client, w.opt.mtu()),
-		n.Up(server), n.Up(client), n.AwaitLive(server), n.AwaitLive(client))
+	w.ns = w.space.NS
+	ends, err := w.space.Net.AddWire(w.opt.Wire, [2]string{server, client}, w.opt.mtu())
+	w.ends = map[string]string{server: ends[0], client: ends[1]}
+	return err
 }
 
 func (w *wired) kind() string { return w.opt.Wire }
@@ -94,8 +88,8 @@ func (w *wired) close() (err error) {
 		err = errors.Join(err, os.RemoveAll(w.dir))
 	}
 	switch {
-	case w.veth != nil:
-		w.veth.Close()
+	case w.space != nil:
+		w.space.Close()
 	case w.ns != nil:
 		err = errors.Join(err, w.ns.Close())
 	}

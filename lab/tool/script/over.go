@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"tapir/lab/host/link"
 	"tapir/nic/tap"
 	"tapir/nic/tap/wires"
 	"tapir/wire/ether"
@@ -20,7 +22,8 @@ import (
 type Over struct {
 	near, far tap.Wire // the peer's end and the NIC's
 	dir       string
-	whole     bool // super-frames pass whole
+	space     *link.Space // of interfaces; nil: there are none
+	whole     bool        // super-frames pass whole
 	carried   int
 	err       error // why nothing passes any more
 }
@@ -28,24 +31,20 @@ type Over struct {
 // carryWithin bounds how long a frame may take, and how long the ends may look for each other.
 const carryWithin = 5 * time.Second
 
-// OpenOver makes a wire: a kind of wires.Local, or the texts of both ends with a space between
-// them, as --wire of a NIC takes them.
+// OpenOver makes a wire: a kind of wires.Local, one of wires.Kernel in a namespace of its own, or
+// the texts of both ends with a space between them, as --wire of a NIC takes them.
 func OpenOver(text string) (o *Over, err error) {
 	o = &Over{}
-	near, far, both := strings.Cut(text, " ")
-	if !both {
-		if o.dir, err = os.MkdirTemp("", "tapir-script"); err != nil {
-			return nil, err
+	if near, far, both := strings.Cut(text, " "); both {
+		err = o.open(near, far)
+	} else if slices.Contains(wires.Kernel, text) {
+		err = o.addInterfaces(text)
+	} else if o.dir, err = os.MkdirTemp("", "tapir-script"); err == nil {
+		if near, far, err = wires.Ends(text, filepath.Join(o.dir, "cable"), overPort); err == nil {
+			err = o.open(near, far)
+		} else {
+			err = fmt.Errorf("%w, %s, or the texts of both ends of a wire", err, strings.Join(wires.Kernel, ", "))
 		}
-		if near, far, err = wires.Ends(text, filepath.Join(o.dir, "cable"), overPort); err != nil {
-			err = fmt.Errorf("%w, or the texts of both ends of a wire", err)
-		}
-	}
-	if err == nil {
-		o.near, err = wires.Open(near, true)
-	}
-	if err == nil {
-		o.far, err = wires.Open(far, true)
 	}
 	if err == nil {
 		o.whole = wires.Side(o.near) != wires.NoInterface || strings.HasPrefix(o.near.Name(), "shm:")
@@ -55,6 +54,28 @@ func OpenOver(text string) (o *Over, err error) {
 		return nil, errors.Join(err, o.Close())
 	}
 	return o, nil
+}
+
+func (o *Over) open(near, far string) (err error) {
+	if o.near, err = wires.Open(near, true); err == nil {
+		o.far, err = wires.Open(far, true)
+	}
+	return err
+}
+
+// overMTU lets the longest frames of scripts pass.
+const overMTU = 9000
+
+// addInterfaces has a pair of interfaces, which needs the right to make some.
+func (o *Over) addInterfaces(kind string) (err error) {
+	if o.space, err = link.NewSpace(link.Quiet); err != nil {
+		return err
+	}
+	ends, err := o.space.Net.AddWire(kind, [2]string{"peer", "nic"}, overMTU)
+	if err != nil {
+		return err
+	}
+	return o.space.NS.Do(func() error { return o.open(ends[0], ends[1]) })
 }
 
 // overPort is the first of the two ports of a wire through the loopback interface.
@@ -72,6 +93,9 @@ func (o *Over) Close() (err error) {
 	}
 	if o.dir != "" {
 		err = errors.Join(err, os.RemoveAll(o.dir))
+	}
+	if o.space != nil {
+		o.space.Close()
 	}
 	return err
 }

@@ -102,16 +102,14 @@ func Check(text string) error {
 	return k.check(rest)
 }
 
-// Interface is the name of the interface that the text of a wire names; empty: it names none.
-func Interface(text string) string {
-	if k, rest, ok := find(text); ok && k.name == "dev" {
-		return rest
-	}
-	return ""
-}
-
-// Local are the kinds of wires of which Ends knows two ends on one host.
-var Local = []string{"shm", "stream", "udp", "vxlan"}
+// Local are the kinds of wires of which Ends knows two ends on one host, Kernel those whose ends
+// are interfaces; All are both, and Names are all in one line.
+var (
+	Local  = []string{"shm", "stream", "udp", "vxlan"}
+	Kernel = []string{"dev", "tapdev"}
+	All    = append(Local[:len(Local):len(Local)], Kernel...)
+	Names  = strings.Join(All, ", ")
+)
 
 // Ends are the texts of both ends of a wire that stays on this host: path is where those of kinds
 // shm and stream meet, and the others have two ports of the loopback interface from port on.

@@ -42,13 +42,14 @@ type Wire struct {
 	mtu  int
 	mac  ether.Addr
 
-	in        []byte // of a wire without offloads: what was received
+	in        []byte // of a wire without offloads: what is no true frame
 	split     virtio.Splitter
 	parts, at int // segments of the super-frame in hand, and the next of them
 	sent      int // of the frame in hand, segments that are out already
 
 	hdr     unix.Msghdr
-	iov     unix.Iovec
+	iov     [3]unix.Iovec
+	head    [virtio.HeaderLen]byte
 	control [64]byte
 	zero    [virtio.HeaderLen]byte
 	send    [2]unix.Iovec
@@ -110,8 +111,7 @@ func (w *Wire) begin(index int) error {
 	if err := unix.Bind(w.fd, &at); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
-	w.hdr.Iov = &w.iov
-	w.hdr.SetIovlen(1)
+	w.hdr.Iov = &w.iov[0]
 	return nil
 }
 
@@ -156,7 +156,8 @@ func (w *Wire) Read(f *frame.Frame) error {
 	}
 	f.Prepend(virtio.HeaderLen)
 	f.Extend(f.Tailroom())
-	n, tag, err := w.receive(f.Bytes())
+	w.into(0, f.Bytes())
+	n, tag, err := w.receive(1)
 	if err != nil || n > f.Len() {
 		f.TrimFront(virtio.HeaderLen)
 		f.Truncate(0)
@@ -179,23 +180,38 @@ func (w *Wire) Read(f *frame.Frame) error {
 	return nil
 }
 
-// readTrue is Read for those who take true frames alone.
+// readTrue is Read for those who take true frames alone, which the kernel puts where they
+// belong. What is longer goes on in w.in, behind room for a tag and for what is in f.
 func (w *Wire) readTrue(f *frame.Frame) error {
-	n, tag, err := w.receive(w.in[ether.TagLen:])
+	part := f.Extend(f.Tailroom())
+	rest := w.in[min(ether.TagLen+len(part), len(w.in)-1):]
+	w.into(0, w.head[:])
+	w.into(1, part)
+	w.into(2, rest)
+	n, tag, err := w.receive(3)
 	if err != nil {
+		f.Truncate(0)
 		return err
 	}
-	if n > len(w.in)-ether.TagLen {
+	n -= virtio.HeaderLen
+	off, err := offload(w.head[:])
+	if err == nil && n <= len(part) && !off.NeedsCsum && off.GSO == frame.GSONone {
+		if f.Truncate(n); tag != 0 {
+			restore(f, tag)
+		}
+		return nil
+	}
+	f.Truncate(0)
+	switch {
+	case err != nil:
+		return tap.ErrRefused
+	case n > len(w.in)-ether.TagLen:
 		w.large++
 		return tap.ErrOversize
 	}
 	b := w.in[ether.TagLen : ether.TagLen+n]
-	off, err := offload(b)
-	if err != nil {
-		return tap.ErrRefused
-	}
-	if b = b[virtio.HeaderLen:]; tag != 0 {
-		b = w.in[virtio.HeaderLen : ether.TagLen+n]
+	if copy(b, part); tag != 0 {
+		b = w.in[:ether.TagLen+n]
 		copy(b, b[ether.TagLen:][:2*len(ether.Addr{})])
 		binary.BigEndian.PutUint32(b[2*len(ether.Addr{}):], tag)
 		shift(&off)
@@ -264,11 +280,17 @@ func restore(f *frame.Frame, tag uint32) {
 	shift(&f.Offload)
 }
 
-// receive takes a frame behind its header into b. n is its length, which may be more than
-// b has; tag is the VLAN tag that the kernel took off, with its EtherType, 0: none.
-func (w *Wire) receive(b []byte) (n int, tag uint32, err error) {
-	w.iov.Base = &b[0]
-	w.iov.SetLen(len(b))
+// into makes b a part of what receive fills.
+func (w *Wire) into(part int, b []byte) {
+	w.iov[part].Base = &b[0]
+	w.iov[part].SetLen(len(b))
+}
+
+// receive takes a frame behind its header into so many parts. n is their length, which may be
+// more than the parts have; tag is the VLAN tag that the kernel took off, with its EtherType, 0:
+// none.
+func (w *Wire) receive(parts int) (n int, tag uint32, err error) {
+	w.hdr.SetIovlen(parts)
 	w.hdr.Control = &w.control[0]
 	w.hdr.SetControllen(len(w.control))
 	got, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(w.fd), uintptr(unsafe.Pointer(&w.hdr)), unix.MSG_TRUNC)

@@ -20,7 +20,7 @@ func (d *Device) attach(env *Env) (err error) {
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs,
 		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System,
 		PF: d.rdma.Parent().Parent(), LimitReceived: d.Wire.LimitReceived,
-		Host: env.Host, Second: env.Second, Laser: env.Laser, Tagged: env.Tagged,
+		Host: env.Host, Second: env.Second, Laser: env.Laser, Tagged: env.Tagged, DCB: d.Wire.SetDCB,
 	})
 	if err != nil {
 		return err

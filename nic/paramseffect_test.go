@@ -12,6 +12,7 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
+	"tapir/nic/dcbx"
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/l2"
@@ -29,6 +30,7 @@ import (
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/wire/ether"
+	"tapir/wire/lldp"
 )
 
 // Each parameter sets its own field and no other, and shows as no other does but
@@ -42,6 +44,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		ones[i] = 1
 	}
 	roceCC := func(p dcqcn.Params) Config { return Config{RDMA: RDMA{DCQCN: p}} }
+	dcbOf := func(d fastlinq.DCB) Config { return Config{Hardware: &fastlinq.Config{DCB: d}} }
 	limits := func(l verbs.Limits) Config { return Config{RDMA: RDMA{Limits: l}} }
 	want := map[string]struct {
 		value string
@@ -196,6 +199,21 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"module":         {"unplugged", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Unplugged: true}}}},
 		"fan":            {"failed", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{FanFailed: true}}}},
 		"mfw":            {"stuck", Config{Hardware: &fastlinq.Config{Board: fastlinq.Board{Stuck: true}}}},
+		"lldp":           {"nearest-bridge,nearest-customer", dcbOf(fastlinq.DCB{Agents: 5})},
+		"lldp_interval":  {"7", dcbOf(fastlinq.DCB{Interval: 7})},
+		"lldp_hold":      {"7", dcbOf(fastlinq.DCB{Hold: 7})},
+		"lldp_credit":    {"7", dcbOf(fastlinq.DCB{Credit: 7})},
+		"lldp_tlvs":      {"180178", dcbOf(fastlinq.DCB{TLVs: []byte{0x18, 1, 'x'}})},
+		"lldp_register":  {"7", dcbOf(fastlinq.DCB{Register: 7})},
+		"dcbx":           {"cee", dcbOf(fastlinq.DCB{Version: dcbx.CEE})},
+		"dcbx_static":    {"1", dcbOf(fastlinq.DCB{Static: true})},
+		"dcb_willing":    {"pfc,app", dcbOf(fastlinq.DCB{Willing: settings.WillingPFC | settings.WillingApp})},
+		"ets_prio_tc":    {"0,1,2,3,4,5,6,7", dcbOf(fastlinq.DCB{PrioTC: []uint8{0, 1, 2, 3, 4, 5, 6, 7}})},
+		"ets_tc_bw":      {"60,40,0,0,0,0,0,0", dcbOf(fastlinq.DCB{Weight: []uint8{60, 40, 0, 0, 0, 0, 0, 0}})},
+		"pfc_prio":       {"3,4", dcbOf(fastlinq.DCB{PFC: []uint8{3, 4}})},
+		"dcb_app":        {"ethtype:0x8906:3,udp:4791:4", dcbOf(fastlinq.DCB{Apps: []lldp.AppEntry{{Selector: 1, Protocol: 0x8906, Priority: 3}, {Selector: 3, Protocol: 4791, Priority: 4}}})},
+		"dscp_prio":      {"26:3", dcbOf(fastlinq.DCB{DSCP: []settings.DSCPPriority{{DSCP: 26, Priority: 3}}})},
+		"iwarp_port":     {"5000", dcbOf(fastlinq.DCB{IWARPPort: 5000})},
 		"auto_recover":   {"1", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{AutoRecover: true}}}},
 		"grace_period":   {"1m", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{Grace: time.Minute}}}},
 		"fw_load_policy": {"flash", Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadFlash}}}},

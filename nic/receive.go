@@ -90,6 +90,12 @@ func (d *Device) receiveWire(f *frame.Frame, now frame.Time) {
 		d.Wire.Control(f, d.cfg.MAC, now)
 		return
 	}
+	if ether.IsLLDP(f.Bytes()) {
+		if taken, why := d.Hardware.LLDP(f.Bytes(), now); taken {
+			d.Wire.Finish(f, why, now)
+			return
+		}
+	}
 	if !d.Wire.Hold(f, now) {
 		receiveAdmitted(d, f, now)
 	}

@@ -26,7 +26,7 @@ func newShow() *cobra.Command {
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
 			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs. Of the device there are the " +
-			"port's link,\n" +
+			"port's link, its LLDP agents and neighbors (lldp), DCBX with its outcome (dcb),\n" +
 			"the management firmware (mfw), the flash (nvm), what the firmware pulls from the driver (tlv), and\n" +
 			"the light L2 connections of the driver core (ll2).\n\n" +
 			"The Ethernet function behind a host TAP has its vport and a queue pair for each queue of the TAP " +

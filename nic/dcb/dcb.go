@@ -72,3 +72,22 @@ func (c *Config) TCs() int {
 	}
 	return int(n) + 1
 }
+
+// Priority is what DCB has given to the frames of a protocol.
+type Priority struct {
+	On  bool
+	PCP uint8 // 0 to 7
+	// ByDSCP: the DSCP of the IP header tells the priority, and untagged frames stay so;
+	// else they get a tag with VLAN 0, unless PCP is 0.
+	ByDSCP bool
+	DSCP   uint8 // 0 to 63
+}
+
+// State is what the ports of a NIC act on.
+type State struct {
+	Config
+	IWARP, RoCE, RoCEv2 Priority
+	// TrustDSCP: the priority of an IP packet without a VLAN tag is that of its DSCP.
+	TrustDSCP bool
+	DSCP      [64]uint8
+}

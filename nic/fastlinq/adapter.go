@@ -98,6 +98,7 @@ func (a *Adapter) boot(first *Device) (err error) {
 				d.cfg.Board.Unloaded, d.cfg.Board.Crashed = false, false
 			}
 		},
+		Send: a.sendLLDP, System: first.cfg.Name,
 		Verify: verifyFile, Registers: a.testRegisters,
 		InitHW: func() []byte { return fw.Builtin().Encode(fw.ZippedBinary) },
 	})
@@ -318,6 +319,9 @@ func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
 	case lead != d && to.Link.OfPort() != (settings.Link{}) && to.Link.OfPort() != lead.cfg.Link.OfPort():
 		return fmt.Errorf("settings of the link are those of %s, the first function of port %d: leave them out here",
 			lead.cfg.Name, d.port)
+	case lead != d && !portDCB(to).Equal(&DCB{}) && !portDCB(to).Equal(portDCB(&lead.cfg)):
+		return fmt.Errorf("settings of LLDP and DCBX are those of %s, the first function of port %d: leave them out "+
+			"here", lead.cfg.Name, d.port)
 	case !tags && to.Link.OVLAN != 0:
 		return fmt.Errorf("ovlan %d: functions have outer VLANs with mf_mode ovlan or ufp", to.Link.OVLAN)
 	case a.cfg.MF != UFP && to.Link.UFP != settings.UFP{}:
@@ -331,6 +335,11 @@ func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
 		}
 	}
 	return nil
+}
+
+func portDCB(n *settings.NIC) *DCB {
+	d := n.DCB.OfPort()
+	return &d
 }
 
 // blocks is how many status blocks of an engine the function has for queues.

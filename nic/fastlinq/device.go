@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"errors"
 
+	"tapir/nic/dcb"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/qede"
@@ -41,6 +42,8 @@ type (
 	Link = settings.Link
 	// Board is what the management firmware looks after.
 	Board = settings.Board
+	// DCB is LLDP and DCBX of the port.
+	DCB = settings.DCB
 	// Firmware is that of the storms.
 	Firmware = settings.Firmware
 	// Health is what the health reporter does by itself.
@@ -93,6 +96,7 @@ type Device struct {
 	both          *pacing.Node // its host function, on one engine or two
 	tagged        func(t ether.Tag, inner bool)
 	limitReceived func(mbps int, weight int64)
+	setPriorities func(dcb.State)
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue
@@ -138,7 +142,7 @@ func newDevice(a *Adapter, fn int, cfg *Config, e hardware.Env) *Device {
 	d.driver, d.display, d.tools, d.contexts.d, d.light.d, d.sriov.d = driver{d}, display{d}, tools{d}, d, d, d
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
-	d.sched, d.limitReceived, d.tagged = e.PF, e.LimitReceived, e.Tagged
+	d.sched, d.limitReceived, d.tagged, d.setPriorities = e.PF, e.LimitReceived, e.Tagged, e.DCB
 	return d
 }
 

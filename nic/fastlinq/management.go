@@ -38,14 +38,20 @@ type management struct {
 		board settings.Board
 		mac   ether.Addr
 		mtu   int
+		dcb   settings.DCB
 
 		eSwitch mfw.ESwitch
 	}
 	flashing bool   // a file is on its way into the flash
 	cancel   func() // of the timer for the next Poll
 	hwErrors [mcp.HWErrFWAssert + 1]uint64
-	events   struct{ links, transceivers, recoveries, failures uint64 }
-	lastErr  error // of a call to the firmware
+	events   struct {
+		links, transceivers, recoveries, failures uint64
+		dcb                                       [mfw.NumMessages]uint64
+	}
+	dcbSet  bool                      // LLDP or DCBX were configured once
+	results [mcp.Protocols]mcp.Result // of DCBX
+	lastErr error                     // of a call to the firmware
 }
 
 // driverVersion is what the driver says of itself, major.minor.build.drop.
@@ -64,6 +70,7 @@ func (d driver) composeMFW() error {
 		Outer: func(now frame.Time) {
 			d.core.dev.UpdateOuter(outerOf(m.mcp.Info()), now, func(_ frame.Time, err error) { m.note(err) })
 		},
+		DCB:   d.dcbChanged,
 		Stats: d.protocolStats,
 	})
 	if d.cfg.Engines > 1 {
@@ -220,6 +227,9 @@ func (d driver) applyBoard(now frame.Time) {
 		d.quiet(b.Quiet, now)
 	case linkChanged && m.loaded:
 		d.setLink(now)
+	}
+	if m.loaded && !d.cfg.DCB.Equal(&m.applied.dcb) {
+		d.setDCB(now)
 	}
 }
 
@@ -385,6 +395,7 @@ func (d driver) load(o ecore.Override, now frame.Time) {
 		m.mcp.OVUpdateDriverState(mfw.DriverActive, now, m.note)
 		m.loaded = true
 		d.setLink(now)
+		d.setDCB(now)
 		d.chipFaults(d.cfg.Board.Chip)
 	})
 }

@@ -4,6 +4,7 @@
 package hardware
 
 import (
+	"tapir/nic/dcb"
 	"tapir/nic/hostfn"
 	"tapir/nic/msglog"
 	"tapir/nic/pacing"
@@ -73,6 +74,9 @@ type Function interface {
 	MAD(h ether.Header, packet []byte) (taken bool, why frame.DropReason)
 	// Isles hear of data that TCP receives out of order; nil: nobody does.
 	Isles() Isles
+	// LLDP offers the device a frame with EtherType 0x88CC, borrowed; one that it takes is
+	// its own, and with a reason it has discarded it.
+	LLDP(b []byte, now frame.Time) (taken bool, why frame.DropReason)
 	// Closed shows the device a frame that a closed port drops.
 	Closed(b []byte, now frame.Time)
 	// Host is the operating system's interface.
@@ -226,6 +230,8 @@ type Env struct {
 	// frames of the function, TPID 0: none, and whether a frame's own VLAN tag decides
 	// on its priority; nil: the port puts none.
 	Tagged func(t ether.Tag, inner bool)
+	// DCB is told what ports and transports act on when DCBX has changed it.
+	DCB func(s dcb.State)
 }
 
 // Second is the world of the second engine if it has a thread of its own.

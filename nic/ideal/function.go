@@ -110,5 +110,8 @@ func (idle) Drops() frame.Drops { return frame.Drops{} }
 // HostTraffic implements hardware.View.
 func (idle) HostTraffic() [4]uint64 { return [4]uint64{} }
 
+// LLDP implements hardware.Function: there is no agent.
+func (idle) LLDP([]byte, frame.Time) (bool, frame.DropReason) { return false, frame.DropNone }
+
 // DeviceRows implements hardware.View.
 func (idle) DeviceRows() []view.DeviceRow { return nil }

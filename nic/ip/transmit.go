@@ -93,10 +93,14 @@ func (l *station) toStation(o port.Out, dst ether.Addr, now frame.Time) {
 }
 
 // Link takes o.Frame, the payload of an Ethernet frame of type typ, and sends it to the
-// station dst. o.Priority is that of a tagged frame.
+// station dst. o.Priority is that of a tagged frame; o.AddTag has it tagged with VLAN 0 if
+// there is no other.
 func (l *station) Link(o port.Out, dst ether.Addr, typ uint16, now frame.Time) {
 	h := l.header
 	h.Dst, h.Type = dst, typ
+	if o.AddTag && o.Priority > 0 && h.NTags == 0 {
+		h.NTags, h.Tags[0] = 1, ether.Tag{TPID: ether.TypeVLAN}
+	}
 	h.Tags[0].TCI |= uint16(o.Priority) << 13
 	n := h.Put(o.Frame.Prepend(h.Len()))
 	if o.Frame.NeedsCsum {

@@ -7,6 +7,7 @@
 package port
 
 import (
+	"tapir/nic/dcb"
 	"tapir/nic/msglog"
 	"tapir/nic/pacing"
 	"tapir/nic/view"
@@ -130,6 +131,9 @@ type Port struct {
 
 	*Line
 
+	// DCB is what the port acts on; see SetDCB.
+	DCB dcb.State
+
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
 	link       frame.Link // external, or loop while the port is in loopback
@@ -232,6 +236,7 @@ type Out struct {
 	// Offloaded: the TCP engine's, not a frame of the Ethernet queue.
 	Offloaded bool
 	Priority  uint8  // 0 to 7, of a tagged frame
+	AddTag    bool   // an untagged frame with a priority gets a tag with VLAN 0
 	Type      uint16 // EtherType of a packet that is not one of IP; 0: it is
 	Since     frame.Stamp
 }
@@ -333,6 +338,17 @@ func (p *Port) Drop(o Out, r frame.DropReason, now frame.Time) {
 	o.Frame.Stamp = p.PHC.At(now)
 	p.Trace(frame.Outbound, o.Frame, o.Notes, r, now)
 	o.Frame.Release()
+}
+
+// Finish records and releases a frame that came in and was used, or with a reason
+// refused.
+func (p *Port) Finish(f *frame.Frame, r frame.DropReason, now frame.Time) {
+	if r != frame.DropNone {
+		p.Refuse(f, r, now)
+		return
+	}
+	p.Trace(frame.Inbound, f, nil, r, now)
+	f.Release()
 }
 
 // Refuse counts, records and releases a frame that came in and goes no further.

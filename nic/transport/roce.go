@@ -189,6 +189,9 @@ func (t *RoCE) Transmit(f *frame.Frame, hop *roce.Hop, now frame.Time) {
 	default:
 		if hop.V1 {
 			o.Type = ib.EtherType
+			o.Prioritize(&t.env.Wire.DCB.RoCE)
+		} else {
+			o.Prioritize(&t.env.Wire.DCB.RoCEv2)
 		}
 		l.Output(o, dst, now)
 	}

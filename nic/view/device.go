@@ -103,3 +103,25 @@ type LL2Info struct {
 	TooBig    uint64 `json:"too_big"`
 	NoBuffer  uint64 `json:"no_buffer"`
 }
+
+// LLDPInfo is an LLDP agent of a port with one of its neighbors.
+type LLDPInfo struct {
+	Agent    string `json:"agent"`
+	State    string `json:"state,omitempty"`
+	Interval uint8  `json:"interval,omitempty"` // s
+	TTL      uint16 `json:"ttl,omitempty"`      // s, of what is sent
+	// Of the neighbor.
+	Chassis string `json:"chassis"`
+	Port    string `json:"port"`
+	System  string `json:"system"`
+	MAUType uint16 `json:"mau_type"`
+	Expires int64  `json:"expires"` // s
+
+	TxFrames         uint64 `json:"tx_frames"`
+	RxFrames         uint64 `json:"rx_frames"`
+	RxErrors         uint64 `json:"rx_errors"`
+	RxTooMany        uint64 `json:"rx_too_many"`
+	TLVsUnrecognized uint64 `json:"tlvs_unrecognized"`
+	Ageouts          uint64 `json:"ageouts"`
+	NoBuffer         uint64 `json:"no_buffer"`
+}

@@ -134,6 +134,11 @@ func Parse(b []byte) (h Header, n int, err error) {
 	return h, n, nil
 }
 
+// IsLLDP tells whether b is a frame of LLDP without a VLAN tag.
+func IsLLDP(b []byte) bool {
+	return len(b) >= HeaderLen && b[12] == byte(TypeLLDP>>8) && b[13] == byte(TypeLLDP&0xff)
+}
+
 // Len is the encoded length in octets.
 func (h Header) Len() int { return HeaderLen + TagLen*h.NTags }
 

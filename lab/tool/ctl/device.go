@@ -126,6 +126,8 @@ var tables = map[string]table{
 		return append([]view.QueueInfo{}, h.ShowQueues()...)
 	}),
 	"link": ofFastLinQ("link", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLink() }),
+	"lldp": ofFastLinQ("lldp", func(h *fastlinq.Device, now frame.Time) any { return h.ShowLLDP(now) }),
+	"dcb":  ofFastLinQ("dcb", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowDCB() }),
 	"mfw":  ofFastLinQ("mfw", func(h *fastlinq.Device, now frame.Time) any { return h.ShowMFW(now) }),
 	"ll2":  ofFastLinQ("ll2", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowLL2() }),
 	"vf":   ofFastLinQ("vf", func(h *fastlinq.Device, _ frame.Time) any { return h.ShowVF() }),

@@ -26,6 +26,8 @@ type Config struct {
 	// Link is the port, Board what the management firmware looks after.
 	Link  Link
 	Board Board
+	// DCB is LLDP and DCBX of the port.
+	DCB DCB
 	// Firmware is that of the storms.
 	Firmware Firmware
 	Health   Health
@@ -40,12 +42,12 @@ type NIC struct {
 // Params are the settings, bound to c.
 func (c *Config) Params() []*param.Row {
 	return slices.Concat(c.interruptRows(), c.engineRows(), c.ethernetRows(), c.featureRows(), c.linkRows(),
-		c.boardRows(), c.firmwareRows(), c.healthRows())
+		c.boardRows(), c.dcbRows(), c.firmwareRows(), c.healthRows())
 }
 
 // Validate says what is wrong with a configuration whose defaults are filled
 // in, and how to mend it.
 func (c *NIC) Validate() error {
 	return cmp.Or(c.validateEngines(), c.Ethernet.validate(c), c.validateFeatures(), c.validateLink(),
-		c.Firmware.validate())
+		c.Firmware.validate(), c.DCB.validate())
 }

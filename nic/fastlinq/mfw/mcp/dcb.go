@@ -210,10 +210,13 @@ func (m *MCP) LLDPSetParams(s lldp.Scope, p lldp.Params, now frame.Time, done fu
 }
 
 // LLDPRegisterTLV has the firmware keep the newest LLDPDU with a TLV of a type, and tell
-// so; see LLDPTLVs.
+// so; see LLDPTLVs. Type 0 ends that.
 func (m *MCP) LLDPRegisterTLV(s lldp.Scope, typ uint8, now frame.Time, done func(error)) {
-	m.simple(mfw.CmdRegisterLLDP, mib.Send|uint32(s)<<mib.AgentShift|uint32(typ&0x7f)<<mib.TypeShift, nil,
-		mfw.Response(mfw.CmdRegisterLLDP), now, done)
+	param := uint32(s)<<mib.AgentShift | uint32(typ&0x7f)<<mib.TypeShift
+	if typ != 0 {
+		param |= mib.Send
+	}
+	m.simple(mfw.CmdRegisterLLDP, param, nil, mfw.Response(mfw.CmdRegisterLLDP), now, done)
 }
 
 // LLDPSetSystemTLVs adds TLVs, at most 256 octets, to what the agents tell. INVAL: they

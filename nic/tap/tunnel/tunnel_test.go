@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 }
 
 // free is an address on which nobody listens.
-func free(t *testing.T, ip string) netip.AddrPort {
+func free(t testing.TB, ip string) netip.AddrPort {
 	t.Helper()
 	c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(ip), 0)))
 	if err != nil {

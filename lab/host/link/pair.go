@@ -53,8 +53,8 @@ func (p *Pair) build(mtu int, vnet bool) (err error) {
 	return errors.Join(a.Net.AwaitLive(pairVeth), b.Net.AwaitLive(pairVeth))
 }
 
-// liveWithin is longer than the kernel ever holds a carrier back.
-const liveWithin = 3 * time.Second
+// liveWithin is longer than the kernel ever holds a carrier back, on a busy machine, too.
+const liveWithin = 30 * time.Second
 
 // AwaitLive waits until an interface carries frames.
 func (n *Net) AwaitLive(name string) error {

@@ -283,8 +283,8 @@ func (n *node) ready(ctx context.Context) error {
 	return nil
 }
 
-// carrierWithin is longer than the kernel holds the news of a carrier back.
-const carrierWithin = 5 * time.Second
+// carrierWithin is longer than the kernel holds the news of a carrier back, on a busy machine, too.
+const carrierWithin = 30 * time.Second
 
 func (n *node) awaitPorts() error {
 	for deadline := time.Now().Add(carrierWithin); ; time.Sleep(time.Millisecond) {

@@ -28,8 +28,12 @@ type Over struct {
 	err       error // why nothing passes any more
 }
 
-// carryWithin bounds how long a frame may take, and how long the ends may look for each other.
-const carryWithin = 5 * time.Second
+// carryWithin bounds how long a frame may take, and how long the ends may look for each other, on
+// a busy machine, too: greetings go out every greetEvery.
+const (
+	carryWithin = 30 * time.Second
+	greetEvery  = time.Second / 4
+)
 
 // OpenOver makes a wire: a kind of wires.Local, one of wires.Kernel in a namespace of its own, or
 // the texts of both ends with a space between them, as --wire of a NIC takes them.
@@ -108,7 +112,7 @@ func (o *Over) greet() error {
 	for _, nic := range []bool{false, true} {
 		err := errors.New("no time")
 		for end := time.Now().Add(carryWithin); err != nil && time.Now().Before(end); {
-			_, err = o.pass(hello, nic, carryWithin/20) // an interface that has just come up may lose it
+			_, err = o.pass(hello, nic, greetEvery) // an interface that has just come up may lose it
 		}
 		if err != nil {
 			return fmt.Errorf("the ends of the wire do not meet: %w", err)

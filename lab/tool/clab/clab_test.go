@@ -144,6 +144,8 @@ type container struct {
 	t      *testing.T
 	dir    string // of the sockets, as the bind of a host's directory
 	files  string // that binds take
+	tapir  string
+	nodes  []string // that are not the operating system's hosts
 	spaces map[string]*hostlink.Space
 }
 
@@ -152,6 +154,17 @@ func (c *container) deploy(text []byte, host *hostlink.Space) {
 	for _, m := range top.Topology.Nodes {
 		c.spaces[m.Key.(string)] = testenv.Space(c.t, hostlink.Quiet)
 	}
+	c.t.Cleanup(func() { // before the namespaces go, with which a node would end by itself
+		stop := []string{"stop"}
+		for _, m := range top.Topology.Nodes {
+			if name := m.Key.(string); slices.Contains(c.nodes, name) {
+				stop = append(stop, name)
+			}
+		}
+		if out, err := exec.Command(c.tapir, stop...).CombinedOutput(); err != nil {
+			c.t.Errorf("stop: %v: %s", err, out)
+		}
+	})
 	for i, k := range top.Topology.Links {
 		if k.Type == "" {
 			var nets [2]*hostlink.Net
@@ -208,17 +221,12 @@ func deployed(t *testing.T, lab *topo.Lab, hosts []Host) (tapir string) {
 		path := filepath.Join(dir, name)
 		testenv.Must(t, os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, text, 0o666))
 	}
-	var names []string
+	c.tapir = built
 	for _, n := range lab.Nodes {
 		if n.Kind != topo.Host {
-			names = append(names, n.Name)
+			c.nodes = append(c.nodes, n.Name)
 		}
 	}
-	t.Cleanup(func() { // before the namespaces go
-		if out, err := exec.Command(built, append([]string{"stop"}, names...)...).CombinedOutput(); err != nil {
-			t.Errorf("stop: %v: %s", err, out)
-		}
-	})
 	if hosts == nil {
 		c.deploy(files[lab.Name+".clab.yml"], nil)
 		return built

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"tapir/lab/host/process"
+	"tapir/lab/tool/ctl"
 )
 
 // firstPort is that of the first of many servers.
@@ -70,5 +72,26 @@ func TestForks(t *testing.T) {
 	file := compiled(t, "cc", "-DFORKS", "testdata/ping.c", "-lrdmacm", "-libverbs")
 	for _, m := range Modes[:3] {
 		runCell(t, l, Cell{Name: "forks", Server: file + " -s " + IPv4, Client: file + " " + IPv4, Want: "ping 2 back"}, m)
+	}
+}
+
+// TestLargeMessages: messages of 16 MiB, in the long form of 1 GiB, arrive. The server
+// fills twice as much memory between the request and its acceptance, for which the client's
+// NIC waits as long as its setting says.
+func TestLargeMessages(t *testing.T) {
+	l := newLab(t)
+	if err := l.ctls[1].Set(t.Context(), []ctl.Setting{{Name: "mpa_reply_timeout", Value: "10m"}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	size, patience := 16<<20, within
+	if *interop {
+		size, patience = 1<<30, 10*time.Minute
+	}
+	for _, op := range []string{"ib_write_bw", "ib_read_bw", "ib_send_bw"} {
+		t.Run(op, func(t *testing.T) {
+			run := fmt.Sprintf("%s -R -F -n 5 -s %d", op, size)
+			runCell(t, l, Cell{Name: op, Server: run, Client: run + " " + IPv4, Want: fmt.Sprint(size, " "),
+				Known: []string{"RDMA_CM_EVENT_REJECTED; error: -111"}, Within: patience}, Auto)
+		})
 	}
 }

@@ -115,12 +115,39 @@ func (d *DCB) validate() error {
 	return nil
 }
 
+// dcbRow is a setting of LLDP or DCBX.
+func dcbRow(name, expect, help string) param.Row {
+	return param.Row{Name: name, Origin: param.FastLinQ, Runtime: true, Expect: expect, Help: help}
+}
+
 // dcbRows are the settings of LLDP and DCBX.
-func (c *Config) dcbRows() []*param.Row {
-	d := &c.DCB
-	row := func(name, help string) param.Row {
-		return param.Row{Name: name, Origin: param.FastLinQ, Runtime: true, Help: help}
+func (c *Config) dcbRows() []*param.Row { return append(c.DCB.lldpRows(), c.DCB.dcbxRows()...) }
+
+func (d *DCB) lldpRows() []*param.Row {
+	tlvs := dcbRow("lldp_tlvs", "octets in hexadecimal, or none", "TLVs that the agents send beside their own")
+	tlvs.Type = "list"
+	return []*param.Row{
+		param.Bits(dcbRow("lldp", "", "LLDP agents that send and receive"), &d.Agents, 0, true,
+			param.Named(lldp.NearestBridge.String(), Agents(1)<<lldp.NearestBridge),
+			param.Named(lldp.NearestNonTPMR.String(), Agents(1)<<lldp.NearestNonTPMR),
+			param.Named(lldp.NearestCustomer.String(), Agents(1)<<lldp.NearestCustomer)),
+		param.Number(dcbRow("lldp_interval", "", "seconds between two LLDPDUs"), &d.Interval,
+			int(lldp.Default.Interval), 1, 255),
+		param.Number(dcbRow("lldp_hold", "", "intervals after which a neighbor forgets the port"), &d.Hold,
+			int(lldp.Default.Hold), 1, 15),
+		param.Number(dcbRow("lldp_credit", "", "LLDPDUs that may follow each other at once"), &d.Credit,
+			int(lldp.Default.Credit), 1, 10),
+		param.Text(tlvs, func() string { return cmp.Or(hex.EncodeToString(d.TLVs), "none") },
+			func(v string) (err error) {
+				d.TLVs, err = hex.DecodeString(strings.TrimPrefix(v, "none"))
+				return err
+			}),
+		param.Number(dcbRow("lldp_register", "",
+			"type of TLV for which the newest LLDPDU is kept as it came, 0 for none"), &d.Register, 0, 0, 127),
 	}
+}
+
+func (d *DCB) dcbxRows() []*param.Row {
 	octet := func(high int) func(string) (uint8, error) {
 		return func(v string) (uint8, error) {
 			n, err := strconv.ParseUint(v, 10, 8)
@@ -130,62 +157,29 @@ func (c *Config) dcbRows() []*param.Row {
 			return uint8(n), nil
 		}
 	}
-	format := func(v uint8) string { return strconv.Itoa(int(v)) }
-	numbers := func(r param.Row, expect string, field *[]uint8, high int) *param.Row {
-		r.Expect = expect
-		return param.List(r, "none", field, octet(high), format)
-	}
-	list := func(r param.Row, expect string) param.Row {
-		r.Expect = expect
-		return r
-	}
-	text := func(name, help string) param.Row {
-		r := row(name, help)
-		r.Type, r.Expect = "list", "octets in hexadecimal, or none"
-		return r
+	numbers := func(r param.Row, field *[]uint8, high int) *param.Row {
+		return param.List(r, "none", field, octet(high), func(v uint8) string { return strconv.Itoa(int(v)) })
 	}
 	return []*param.Row{
-		param.Bits(row("lldp", "LLDP agents that send and receive"), &d.Agents, 0, true,
-			param.Named(lldp.NearestBridge.String(), Agents(1)<<lldp.NearestBridge),
-			param.Named(lldp.NearestNonTPMR.String(), Agents(1)<<lldp.NearestNonTPMR),
-			param.Named(lldp.NearestCustomer.String(), Agents(1)<<lldp.NearestCustomer)),
-		param.Number(row("lldp_interval", "seconds between two LLDPDUs"), &d.Interval,
-			int(lldp.Default.Interval), 1, 255),
-		param.Number(row("lldp_hold", "intervals after which a neighbor forgets the port"), &d.Hold,
-			int(lldp.Default.Hold), 1, 15),
-		param.Number(row("lldp_credit", "LLDPDUs that may follow each other at once"), &d.Credit,
-			int(lldp.Default.Credit), 1, 10),
-		param.Text(text("lldp_tlvs", "TLVs that the agents send beside their own"), func() string {
-			return cmp.Or(hex.EncodeToString(d.TLVs), "none")
-		}, func(v string) (err error) {
-			if v == "none" {
-				v = ""
-			}
-			d.TLVs, err = hex.DecodeString(v)
-			return err
-		}),
-		param.Number(row("lldp_register", "type of TLV for which the newest LLDPDU is kept as it came, 0 for none"),
-			&d.Register, 0, 0, 127),
-		param.Choice(row("dcbx", "version of DCBX that the nearest-bridge agent speaks; dynamic: ieee, or cee if the "+
-			"neighbor knows only that"), &d.Version, param.Named("off", dcbx.Disabled), param.Named("ieee", dcbx.IEEE),
-			param.Named("cee", dcbx.CEE), param.Named("dynamic", dcbx.Dynamic)),
-		param.Bool(row("dcbx_static", "use the values below as they are, without negotiation"), &d.Static, false),
-		param.Bits(row("dcb_willing", "features that take the neighbor's values"), &d.Willing, 0, true,
+		param.Choice(dcbRow("dcbx", "", "version of DCBX that the nearest-bridge agent speaks; dynamic: ieee, or cee "+
+			"if the neighbor knows only that"), &d.Version, param.Named("off", dcbx.Disabled),
+			param.Named("ieee", dcbx.IEEE), param.Named("cee", dcbx.CEE), param.Named("dynamic", dcbx.Dynamic)),
+		param.Bool(dcbRow("dcbx_static", "", "use the values below as they are, without negotiation"), &d.Static,
+			false),
+		param.Bits(dcbRow("dcb_willing", "", "features that take the neighbor's values"), &d.Willing, 0, true,
 			param.Named("ets", WillingETS), param.Named("pfc", WillingPFC), param.Named("app", WillingApp)),
-		numbers(row("ets_prio_tc", "traffic class of each priority"),
-			"eight numbers from 0 to 7 with commas, or none", &d.PrioTC, dcb.Classes-1),
-		numbers(row("ets_tc_bw", "share of each traffic class in percent, 0 for a strict one"),
-			"eight numbers with commas whose sum is 100, or none", &d.Weight, 100),
-		numbers(row("pfc_prio", "priorities that are lossless by PFC"), "priorities from 0 to 7 with commas, or none",
-			&d.PFC, dcb.Classes-1),
-		param.List(list(row("dcb_app", "priorities of applications"),
-			"SELECTOR:PROTOCOL:PRIORITY with commas, such as udp:4791:3, with ethtype, tcp, udp, port or dscp, "+
-				"or none"),
-			"none", &d.Apps, parseApp, FormatApp),
-		param.List(list(row("dscp_prio", "priorities of DSCPs; other DSCPs have priority 0"),
-			"DSCP:PRIORITY with commas, or none"), "none", &d.DSCP, parseDSCP,
+		numbers(dcbRow("ets_prio_tc", "eight numbers from 0 to 7 with commas, or none",
+			"traffic class of each priority"), &d.PrioTC, dcb.Classes-1),
+		numbers(dcbRow("ets_tc_bw", "eight numbers with commas whose sum is 100, or none",
+			"share of each traffic class in percent, 0 for a strict one"), &d.Weight, 100),
+		numbers(dcbRow("pfc_prio", "priorities from 0 to 7 with commas, or none",
+			"priorities that are lossless by PFC"), &d.PFC, dcb.Classes-1),
+		param.List(dcbRow("dcb_app", "SELECTOR:PROTOCOL:PRIORITY with commas, such as udp:4791:3, with ethtype, tcp, "+
+			"udp, port or dscp, or none", "priorities of applications"), "none", &d.Apps, parseApp, FormatApp),
+		param.List(dcbRow("dscp_prio", "DSCP:PRIORITY with commas, or none",
+			"priorities of DSCPs; other DSCPs have priority 0"), "none", &d.DSCP, parseDSCP,
 			func(e DSCPPriority) string { return fmt.Sprintf("%d:%d", e.DSCP, e.Priority) }),
-		param.Number(row("iwarp_port", "TCP port of the application in the DCBX table whose priority all iWARP "+
+		param.Number(dcbRow("iwarp_port", "", "TCP port of the application in the DCBX table whose priority all iWARP "+
 			"traffic takes, 0 for none"), &d.IWARPPort, 0, 0, 65535),
 	}
 }

@@ -33,7 +33,7 @@ func full() *PDU {
 func withCEE() *PDU {
 	f := Feature{Enable: true, Willing: true}
 	return &PDU{Chassis: ID{ChassisLocal, "x"}, Port: ID{PortLocal, "\x01"}, TTL: 1, Management: []byte{5, 1, 10, 0, 0, 1, 2, 0, 0, 0, 1, 0},
-		Extra: []byte{127 << 1, 5, 0, 0x12, 0xbb, 1, 9},
+		Extra: []byte{127 << 1, 5, 2, 0, 0, 1, 9},
 		CEE: &CEE{Seq: 7, Ack: 6, PG: &CEEPG{f, [8]uint8{0, 0, 0, 1, 15}, [8]uint8{50, 50}, 8}, PFC: &CEEPFC{f, 8, 2},
 			App: &CEEApp{Feature{Enable: true, Error: true}, []CEEAppEntry{{0x8906, false, 8}, {3260, true, 16}}}}}
 }
@@ -102,6 +102,37 @@ func TestScapyAgrees(t *testing.T) {
 	}
 	if got, want := hex.EncodeToString(full().AppendTo(nil)), strings.TrimSpace(string(out)); got != want {
 		t.Errorf("%s, scapy has\n%s", got, want)
+	}
+}
+
+// The stock dissector finds nothing malformed, and reads the same priorities.
+func TestTshark(t *testing.T) {
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed")
+	}
+	file := []byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 16: 0xff, 0xff, 20: 1, 23: 0} // Ethernet
+	for _, p := range []*PDU{full(), withCEE()} {
+		b := ether.Header{Dst: NearestBridge, Src: ether.Addr{2, 0, 0, 0, 0, 1}, Type: ether.TypeLLDP}.AppendTo(nil)
+		b = p.AppendTo(b)
+		file = binary.LittleEndian.AppendUint32(append(file, make([]byte, 8)...), uint32(len(b)))
+		file = append(binary.LittleEndian.AppendUint32(file, uint32(len(b))), b...)
+	}
+	name := t.TempDir() + "/lldp.pcap"
+	if err := os.WriteFile(name, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(tshark, "-r", name, "-V").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Bandwidth for PGID 2: 40", "PFC for Priority 3: Enabled", "Time To Live = 121 sec"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if text := strings.ToLower(string(out)); strings.Contains(text, "malformed") || strings.Count(text, "end of lldpdu") < 2 {
+		t.Errorf("%s", out)
 	}
 }
 

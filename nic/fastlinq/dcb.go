@@ -66,17 +66,21 @@ func (d driver) setDCB(now frame.Time) {
 			}
 		}
 	}
-	d.dcbChanged(mfw.MsgDCBXOperationalMIB, now)
+	d.followDCB()
 }
 
-// dcbChanged follows the operational MIB: queues and protocols take their priorities and
-// traffic classes from it.
+// dcbChanged counts what the firmware tells, and follows the operational MIB.
 func (d driver) dcbChanged(kind mfw.Message, _ frame.Time) {
-	m := &d.management
-	m.events.dcb[kind]++
-	if kind != mfw.MsgDCBXOperationalMIB {
-		return
+	d.management.events.dcb[kind]++
+	if kind == mfw.MsgDCBXOperationalMIB {
+		d.followDCB()
 	}
+}
+
+// followDCB has queues and protocols take their priorities and traffic classes from the
+// operational MIB.
+func (d driver) followDCB() {
+	m := &d.management
 	oper, err := m.mcp.DCBXQueryParams(mcp.OperationalMIB)
 	if err == nil {
 		m.results, err = m.mcp.Results(d.cfg.DCB.IWARPPort)

@@ -84,6 +84,8 @@ type Config struct {
 	// PHC is the hardware clock, PTP the faults of its stamps.
 	PHC PHC
 	PTP PTP
+	// DCB has the traffic classes and PFC of the wire.
+	DCB settings.DCB
 	// Hardware is the configuration of the device that the NIC is made of. It
 	// must be given.
 	Hardware hardware.Config
@@ -136,7 +138,7 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
-	c.Queues = cmp.Or(c.Queues, 1)
+	c.Queues, c.DCB = cmp.Or(c.Queues, 1), c.DCB.WithDefaults()
 	c.RDMA.MaxIRD, c.RDMA.MaxORD = cmp.Or(c.RDMA.MaxIRD, settings.MaxReads), cmp.Or(c.RDMA.MaxORD, settings.MaxReads)
 	c.TCP.KeepAlive = cmp.Or(c.TCP.KeepAlive, settings.DefaultKeepAlive)
 	c.TCP.KeepAliveInterval = cmp.Or(c.TCP.KeepAliveInterval, settings.DefaultKeepAliveInterval)
@@ -184,7 +186,7 @@ func (c *Config) validate() error {
 	if err := c.Hardware.Validate(c.shape()); err != nil {
 		return err
 	}
-	if err := c.RDMA.Validate(); err != nil {
+	if err := cmp.Or(c.RDMA.Validate(), c.DCB.Validate()); err != nil {
 		return err
 	}
 	if len(c.VLANs) > 0 && c.RDMA.Personality != verbs.RoCE {
@@ -227,7 +229,7 @@ func (c *Config) needHost() error {
 func (c *Config) Params() []*param.Row {
 	b := settings.Bound{NoLoopback: &c.NoLoopback, IfaceList: &c.IfaceList, Msglvl: &c.Msglvl, IWARP: &c.IWARP,
 		TCP:  &c.TCP,
-		RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP}
+		RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP, DCB: &c.DCB}
 	rows := b.Rows()
 	if c.Hardware != nil {
 		rows = append(rows, c.Hardware.Params()...)

@@ -16,6 +16,7 @@ import (
 	"tapir/nic/hostfn"
 	"tapir/nic/pacing"
 	"tapir/nic/port"
+	"tapir/nic/settings"
 	"tapir/nic/show"
 	"tapir/nic/timer"
 	"tapir/nic/transport"
@@ -79,6 +80,10 @@ func New(cfg Config, env Env) (*Device, error) {
 	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
+	if env.Line != nil && cfg.DCB != (settings.DCB{}) {
+		return nil, fmt.Errorf("NIC %s: prio_pfc, tc_bw and trust are not for functions that share a port", cfg.Name)
+	}
+	d.Wire.SetClasses(port.Classes(cfg.DCB), 0)
 	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
 	d.rdma = d.Wire.Sched.Port().Child(true).Class(0).Child(true)
 	if err := d.compose(seed, &env); err != nil {
@@ -115,7 +120,7 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.IP.Poll(now)
 	d.Wire.Flush(now)
 	second := d.os.Poll(now)
-	if d.Wire.Flow.Tx {
+	if d.Wire.Flow.Tx || d.Wire.PFC() {
 		second = min(second, d.Wire.Relieve(d.os.Fill(), d.cfg.MAC, d.pool, now))
 	}
 	d.tcp.ReportLost(now)

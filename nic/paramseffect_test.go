@@ -12,6 +12,7 @@ import (
 
 	"tapir/mpa"
 	"tapir/nic/cm"
+	"tapir/nic/dcb"
 	"tapir/nic/dcbx"
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/cmt"
@@ -111,6 +112,9 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"ptp_tx_duplicate":          {"40", Config{PTP: PTP{TxDuplicate: 40}}},
 		"ptp_tx_delay_by":           {"50ms", Config{PTP: PTP{TxDelayBy: 50 * time.Millisecond}}},
 		"pkeys":                     {"0x8001,0xffff", Config{RDMA: RDMA{PKeys: []uint16{0x8001, 0xffff}}}},
+		"prio_pfc":                  {"3:on", Config{DCB: nicsettings.DCB{Config: dcb.Config{PFC: 8}}}},
+		"tc_bw":                     {"0:30,1:70", Config{DCB: nicsettings.DCB{Config: dcb.Config{Weight: [8]uint8{30, 70}, TSA: [8]dcb.TSA{dcb.ETS, dcb.ETS}}}}},
+		"trust":                     {"dscp", Config{DCB: nicsettings.DCB{TrustDSCP: true}}},
 		"roce_enable_dcqcn":         {"1", roceCC(dcqcn.Params{Enable: true})},
 		"notification_point":        {"0", roceCC(dcqcn.Params{NoNotification: true})},
 		"reaction_point":            {"0", roceCC(dcqcn.Params{NoReaction: true})},

@@ -37,6 +37,9 @@ const weightUnit = 1 << 16
 // Tree is the scheduler of a port. The zero value limits nothing, and then costs
 // nothing.
 type Tree struct {
+	// Queued: the port queues what it is given, so that senders do not wait for the line.
+	Queued bool
+
 	root    Node
 	now     frame.Time
 	round   uint64
@@ -212,7 +215,7 @@ func (n *Node) ready() bool {
 	t.wakeUp()
 	until := t.paused
 	for m := n; m != nil; m = m.parent {
-		if m.rate > 0 && m.at > t.now {
+		if m.rate > 0 && m.at > t.now && (m.parent != nil || !t.Queued) {
 			until = max(until, m.at)
 		}
 	}

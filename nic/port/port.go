@@ -88,6 +88,9 @@ func (p *Port) Begin(now frame.Time) {
 
 // NextRound is when to begin the next round; frame.Never: nobody was refused.
 func (p *Port) NextRound() frame.Time {
+	if p.classes != nil {
+		return min(p.Sched.Next(), p.classes.next)
+	}
 	if p.received == nil {
 		return p.Sched.Next()
 	}
@@ -142,6 +145,8 @@ type Port struct {
 	head       int
 	unreported int // see TakeSent
 	looped     LoopReason
+	classes    *classes // nil: no DCB
+	agreed     Link     // of SetLink
 	own        Line
 	inlet      *inlet // nil: nothing limits what is received
 }
@@ -248,12 +253,19 @@ func (o Out) Retained() Out {
 }
 
 // Waiting is the number of frames that wait for the link.
-func (p *Port) Waiting() int { return len(p.queue) - p.head }
+func (p *Port) Waiting() int {
+	if p.classes != nil {
+		return p.classes.waiting
+	}
+	return len(p.queue) - p.head
+}
 
 // Room is how many frames the port takes without queueing: while frames wait,
 // nothing may overtake them.
 func (p *Port) Room() int {
 	switch {
+	case p.classes != nil:
+		return p.roomByClass(false)
 	case p.Closed:
 		return QueueFrames // all are dropped at once
 	case !p.paces():
@@ -268,6 +280,8 @@ func (p *Port) Room() int {
 // waits, else into the queue.
 func (p *Port) Send(o Out, now frame.Time) {
 	switch {
+	case p.classes != nil:
+		p.sendByClass(o, now)
 	case p.Closed:
 		p.Drop(o, drop.Link, now)
 	case p.Polling && p.Waiting() == 0 && p.link.Room() > 0 && p.departs(o.Frame):
@@ -281,7 +295,10 @@ func (p *Port) Send(o Out, now frame.Time) {
 
 // Flush sends what waits while the link has room.
 func (p *Port) Flush(now frame.Time) {
-	if p.Waiting() > 0 {
+	switch {
+	case p.classes != nil:
+		p.flushClasses(now)
+	case p.Waiting() > 0:
 		p.flush(now)
 	}
 }

@@ -25,6 +25,8 @@
 package roce
 
 import (
+	"slices"
+
 	"tapir/nic/verbs"
 	"tapir/nic/verbs/qpattr"
 	"tapir/wire/frame"
@@ -47,6 +49,7 @@ type Engine struct {
 	timers timer.Heap[*qp]
 	ready  []*qp // a queue: those before head have had their turn
 	head   int
+	parked []*qp // that wait for their traffic class
 	made   uint64
 	ipID   uint16
 	mads   []mad
@@ -102,6 +105,7 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	for q, ok := e.timers.Pop(now); ok; q, ok = e.timers.Pop(now) {
 		q.expired(now)
 	}
+	e.unpark()
 	budget := e.sendMADs(e.sendCNPs(pollFrames, now), now)
 	for budget > 0 && e.head < len(e.ready) && !e.starved && e.env.Out.Room() > 0 {
 		q := e.ready[e.head]
@@ -123,6 +127,36 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 	return max(now, e.Deadline())
 }
 
+// park keeps a queue pair whose traffic class holds it back until the next Poll.
+func (e *Engine) park(q *qp) bool {
+	if e.env.Holds == nil || !e.env.Holds(&q.route.hop) {
+		return false
+	}
+	if !q.parked {
+		q.parked = true
+		e.parked = append(e.parked, q)
+	}
+	return true
+}
+
+// unpark has queue pairs ask again whether their traffic class holds them back.
+func (e *Engine) unpark() {
+	if len(e.parked) == 0 {
+		return
+	}
+	for _, q := range e.parked {
+		q.parked = false
+		q.kick()
+	}
+	clear(e.parked)
+	e.parked = e.parked[:0]
+}
+
+// freed tells whether a queue pair that is parked may send.
+func (e *Engine) freed() bool {
+	return slices.ContainsFunc(e.parked, func(q *qp) bool { return !e.env.Holds(&q.route.hop) })
+}
+
 // starvedRetry is how long the engine waits for a pool without frames.
 const starvedRetry = 1e6 // ns
 
@@ -132,6 +166,8 @@ func (e *Engine) Deadline() frame.Time {
 	case e.starved:
 		return min(e.timers.Next(), e.retry)
 	case (e.head < len(e.ready) || len(e.mads) > 0 || len(e.congestion.cnps) > 0) && e.env.Out.Room() > 0:
+		return 0
+	case len(e.parked) > 0 && e.freed():
 		return 0
 	}
 	return e.timers.Next()

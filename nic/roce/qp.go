@@ -18,6 +18,7 @@ type qp struct {
 	route  route
 	mtu    uint32
 	class  ib.Opcode // of its packets' opcodes
+	parked bool      // in Engine.parked
 	queued bool      // in Engine.ready
 	gone   bool
 	heard  bool // from the peer
@@ -184,6 +185,9 @@ func (q *qp) memoryGone() {
 // output is a turn: responses first, then requests, of which the peer may wait for one, then
 // the acknowledgement that is due. It reports whether there is more to send now.
 func (q *qp) output(now frame.Time) (more bool) {
+	if q.e.park(q) {
+		return false
+	}
 	t, res := turn{turnFrames, turnOctets}, responding{q}
 	if res.sendReplies(&t, now) {
 		return q.limiter == nil || !q.limiter.Holds(now)

@@ -48,7 +48,8 @@ func SourcePort(flow, local, remote uint32) uint16 {
 
 // set makes the headers of a path between two queue pairs.
 func (r *route) set(p *qpattr.Path, src verbs.GIDEntry, local, remote uint32) {
-	*r = route{hop: Hop{Dst: p.DGID, Src: src.GID, VLAN: src.VLAN, SL: p.SL, V1: src.Type == verbs.RoCEv1}}
+	*r = route{hop: Hop{Dst: p.DGID, Src: src.GID, VLAN: src.VLAN, SL: p.SL, TClass: p.TClass,
+		V1: src.Type == verbs.RoCEv1}}
 	r.v1 = r.hop.V1
 	r.port = SourcePort(p.FlowLabel, local, remote)
 	hops := p.HopLimit

@@ -29,6 +29,8 @@ type Hop struct {
 	// drivers of Linux have it. A frame without a VLAN carries none: hardware adds a tag with
 	// VLAN 0 only where DCB has given RoCE a priority.
 	SL uint8
+	// TClass is the traffic class (TOS) of the IP header.
+	TClass uint8
 }
 
 // Env is what an engine needs of the NIC around it. GIDs and partition keys are those of
@@ -42,6 +44,9 @@ type Env struct {
 	// Segments is how many packets a super-frame holds at most; 1: no
 	// segmentation offload.
 	Segments func() int
+	// Holds tells whether packets of a hop have to wait for their traffic class, as PFC holds it
+	// back or it is full; nil: never. The engine asks again in each Poll.
+	Holds func(*Hop) bool
 	// DCQCN sets up congestion control; Speed is the link's in Mb/s.
 	DCQCN dcqcn.Params
 	Speed func() int

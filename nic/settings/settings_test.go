@@ -12,7 +12,7 @@ import (
 // bound are settings with fields of their own.
 func bound() []*param.Row {
 	b := Bound{NoLoopback: new(bool), IfaceList: new([]string), Msglvl: new(msglog.Msglvl), IWARP: &iwarp.Config{},
-		TCP: &toe.Config{}, RDMA: &RDMA{}, PHC: &PHC{}, PTP: &PTP{}}
+		TCP: &toe.Config{}, RDMA: &RDMA{}, PHC: &PHC{}, PTP: &PTP{}, DCB: &DCB{}}
 	return b.Rows()
 }
 
@@ -59,6 +59,11 @@ func TestValues(t *testing.T) {
 		{"num_mrs", "131071", "1", ""},
 		{"pkeys", "0xffff", "0x8001, 0x7fff", "0x8001,0x7fff"},
 		{"pkeys", "0xffff", "0x8000", ""},
+		{"prio_pfc", "all:off", "3:on", "3:on"},
+		{"prio_pfc", "all:off", "3", ""},
+		{"tc_bw", "all:0", "0:30,3:70", "0:30,3:70"},
+		{"tc_bw", "all:0", "0:101", ""},
+		{"trust", "pcp", "dscp", "dscp"},
 		{"pkeys", "0xffff", "65536", ""},
 	} {
 		r := param.Find(bound(), c.name)

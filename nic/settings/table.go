@@ -27,6 +27,7 @@ type Bound struct {
 	RDMA       *RDMA
 	PHC        *PHC
 	PTP        *PTP
+	DCB        *DCB
 }
 
 // Rows are their settings, in the order of the documents.
@@ -35,7 +36,7 @@ func (c *Bound) Rows() []*param.Row {
 	for i := range Aliases {
 		rows = append(rows, Aliases[i].Row(rows))
 	}
-	return slices.Concat(rows, c.cmRows(), c.tcpRows(), clockRows(c.PHC, c.PTP), c.rdmaRows())
+	return slices.Concat(rows, c.cmRows(), c.tcpRows(), clockRows(c.PHC, c.PTP), c.rdmaRows(), c.dcbRows())
 }
 
 // Aliases are second names of settings. Those that share a field without being

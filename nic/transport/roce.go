@@ -43,7 +43,7 @@ type RoCE struct {
 func NewRoCE(dev *verbs.Device, pool frame.Pool, env Env) *RoCE {
 	t := &RoCE{env: env, dev: dev, pool: pool}
 	t.Engine = roce.New(dev, roce.Env{Pool: pool, Out: t, Notes: env.Notes, MTU: dev.PathMTU, Segments: t.segments,
-		DCQCN: env.DCQCN, Speed: t.speed})
+		Holds: t.holds, DCQCN: env.DCQCN, Speed: t.speed})
 	dev.OnGroups(t.listen)
 	for l := range env.IP.Layers() {
 		l.Register(ipproto.ProtoUDP, t)
@@ -247,7 +247,24 @@ func (t *RoCE) Room() int {
 	if !t.env.Sched.Ready() {
 		return 0
 	}
-	return t.env.Wire.Room()
+	return t.env.Wire.EngineRoom()
+}
+
+// holds tells whether packets of a hop wait for their traffic class.
+func (t *RoCE) holds(hop *roce.Hop) bool {
+	tagged, pcp, tclass, p := hop.VLAN != 0, hop.SL, hop.TClass, &t.env.Wire.DCB.RoCEv2
+	if hop.V1 {
+		p = &t.env.Wire.DCB.RoCE
+	}
+	if p.On { // as Prioritize does it
+		if pcp == 0 {
+			pcp = p.PCP
+		}
+		if tagged = tagged || !p.ByDSCP; p.ByDSCP {
+			tclass = p.DSCP << 2
+		}
+	}
+	return t.env.Wire.Holds(tagged, pcp, !hop.V1, tclass)
 }
 
 // Poll sends what is due and returns when it wants to be called again.

@@ -167,7 +167,7 @@ func (t *TCP) Room() int {
 	if !t.env.Sched.Ready() {
 		return 0
 	}
-	return t.env.Wire.Room()
+	return t.env.Wire.EngineRoom()
 }
 
 // SetSegments sets how many segments a frame of the engine holds at most.

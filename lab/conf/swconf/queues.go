@@ -95,7 +95,7 @@ func (q *Queues) Fields() []conf.Field {
 	const class = "a traffic class from 0 to 7"
 	pairs := func(name, expect string, most int, set func(at int, value string) error) conf.Field {
 		return conf.Field{Name: name, Words: true, Expect: expect, Set: func(s string) error {
-			return eachPair(s, most, set)
+			return dcb.EachPair(s, most, set)
 		}}
 	}
 	number := func(v *uint8, most int64) conf.Setter { return conf.Int(v, 0, most) }
@@ -125,15 +125,8 @@ func (q *Queues) Fields() []conf.Field {
 				q.MaxRate[at], err = parseRate(v)
 				return err
 			}),
-		pairs("prio_pfc", "PRIORITY:on or off, from 0 to 7, such as `3:on` or `all:off`", dcb.Classes,
-			func(at int, v string) error {
-				on := false
-				err := conf.Choose(&on, map[string]bool{"on": true, "off": false})(v)
-				if q.DCB.PFC &^= 1 << at; on {
-					q.DCB.PFC |= 1 << at
-				}
-				return err
-			}),
+		{Name: "prio_pfc", Words: true, Expect: "PRIORITY:on or off, from 0 to 7, such as `3:on` or `all:off`",
+			Set: q.DCB.SetPFC},
 		{Name: "pfc_xoff", Expect: octetsExpect, Set: conf.Parsed(&q.XOFF, parseOctets)},
 		{Name: "pfc_xon", Expect: octetsExpect, Set: conf.Parsed(&q.XON, parseOctets)},
 		{Name: "pfc_headroom", Expect: octetsExpect, Set: conf.Parsed(&q.Headroom, parseOctets)},
@@ -145,33 +138,6 @@ func (q *Queues) Fields() []conf.Field {
 			return conf.Time(&q.Watchdog, time.Millisecond, 0)(s)
 		}},
 	}
-}
-
-// eachPair reads words KEY:VALUE, between commas or spaces. A KEY is a number below most,
-// or all.
-func eachPair(text string, most int, set func(at int, value string) error) error {
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
-	if len(words) == 0 {
-		return conf.ErrValue
-	}
-	for _, w := range words {
-		key, value, ok := strings.Cut(w, ":")
-		from, to := 0, most
-		if n, err := strconv.Atoi(key); err == nil && n >= 0 && n < most {
-			from, to = n, n+1
-		} else if key != "all" {
-			ok = false
-		}
-		if !ok {
-			return conf.ErrValue
-		}
-		for at := from; at < to; at++ {
-			if err := set(at, value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // parseRate reads a rate, such as 2.5G or 100M, in Mb/s.

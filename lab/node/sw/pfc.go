@@ -9,14 +9,6 @@ import (
 	"tapir/wire/pause"
 )
 
-// hold is how the other end of a port's cable keeps a priority from being sent.
-type hold struct {
-	until, since frame.Time
-	total        time.Duration // up to since
-	frames       uint64        // PFC frames with the priority
-	transitions  uint64        // that began a pause
-}
-
 // buffer is where received frames of a priority with PFC wait for their egress ports.
 type buffer struct {
 	octets, most int
@@ -37,20 +29,8 @@ func (p *port) obey(c *pause.Frame, pfc uint8, now frame.Time) {
 		if c.Enabled&pfc>>prio&1 == 0 {
 			continue
 		}
-		h := &p.holds[prio]
-		h.frames++
-		until := now.Add(p.flow.Pause(c.Timers[prio]))
-		if h.until <= now && until > now {
-			h.transitions++
-		}
-		h.total = h.lasted(now)
-		h.since, h.until = now, until
+		p.holds[prio].Set(p.flow.Pause(c.Timers[prio]), now)
 	}
-}
-
-// lasted is how long the priority was kept from being sent until now.
-func (h *hold) lasted(now frame.Time) time.Duration {
-	return h.total + max(0, min(h.until, now).Sub(h.since))
 }
 
 // lasted is how long the sender had to wait until now.
@@ -65,7 +45,7 @@ func (b *buffer) lasted(now frame.Time) time.Duration {
 // than the watchdog allows is dropped, so that a port that nobody empties does not stop
 // others.
 func (s *Switch) held(p *port, q *class, now frame.Time) frame.Time {
-	until := p.holds[q.first().prio].until
+	until := p.holds[q.first().prio].Until
 	if until <= now {
 		q.stalled = 0
 		return until
@@ -83,7 +63,7 @@ func (s *Switch) held(p *port, q *class, now frame.Time) frame.Time {
 	q.storm = true
 	q.storms++
 	for n := q.len(); n > 0; n-- {
-		if w := s.leave(p, q); p.holds[w.prio].until > now {
+		if w := s.leave(p, q); p.holds[w.prio].Until > now {
 			q.lose(p, w.f, DropWatchdog)
 		} else {
 			q.push(w, now)
@@ -106,7 +86,7 @@ func (q *class) lose(p *port, f *frame.Frame, why frame.DropReason) {
 // otherwise drops it.
 func (s *Switch) admit(p *port, q *class, w *waiting, now frame.Time) bool {
 	if q.storm {
-		if p.holds[w.prio].until > now {
+		if p.holds[w.prio].Until > now {
 			q.lose(p, w.f, DropWatchdog)
 			return false
 		}
@@ -232,8 +212,8 @@ func (s *Switch) PriorityCounts(port int) (list [dcb.Classes]PriorityCounts) {
 		h, b := &p.holds[prio], &p.buffers[prio]
 		c := &p.priorities[prio]
 		list[prio] = PriorityCounts{Priority: prio, RxFrames: c.rxFrames, RxOctets: c.rxOctets, TxFrames: c.txFrames,
-			TxOctets: c.txOctets, RxPause: h.frames, TxPause: b.frames, RxPaused: h.lasted(s.now),
-			TxPaused: b.lasted(s.now), RxTransitions: h.transitions,
+			TxOctets: c.txOctets, RxPause: h.Frames, TxPause: b.frames, RxPaused: h.Lasted(s.now),
+			TxPaused: b.lasted(s.now), RxTransitions: h.Transitions,
 			Discards: b.discards, Buffered: b.octets, Most: b.most}
 	}
 	return list

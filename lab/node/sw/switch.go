@@ -85,7 +85,7 @@ type port struct {
 
 	// By priority: what the other end keeps from being sent, what waits that came by the
 	// port, and what passed.
-	holds      [dcb.Classes]hold
+	holds      [dcb.Classes]pacing.Hold
 	buffers    [dcb.Classes]buffer
 	priorities [dcb.Classes]struct{ rxFrames, rxOctets, txFrames, txOctets uint64 }
 }

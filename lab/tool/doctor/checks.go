@@ -206,8 +206,8 @@ func (m *machine) pause() Check {
 	for _, flags := range taps {
 		tap := path.Dir(flags)
 		if m.exists(tap + "/brport") {
-			return Check{name, Info, path.Base(tap) + " is in a Linux bridge, which drops PAUSE frames: NICs behind " +
-				"it lose frames instead", "tapir sw --port TAP --port TAP, in place of the bridge"}
+			return Check{name, Info, path.Base(tap) + " is in a Linux bridge, which drops PAUSE and PFC frames: NICs " +
+				"behind it lose frames instead", "tapir sw --port TAP --port TAP in place of the bridge, or a cable"}
 		}
 	}
 	return ok(name, "no TAP here is in a Linux bridge, which would drop them")

@@ -292,7 +292,7 @@ func TestRemedies(t *testing.T) {
 		{"pause bridged", func(w *world) {
 			w.set("sys/class/net/tap0/tun_flags", "0x1002")
 			w.set("sys/class/net/tap0/brport/state", "3")
-		}, "PAUSE frames", Info, "tap0 is in a Linux bridge", "tapir sw --port TAP --port TAP, in place of the bridge"},
+		}, "PAUSE frames", Info, "tap0 is in a Linux bridge", "tapir sw --port TAP --port TAP in place of the bridge, or a cable"},
 		{"seccomp", func(w *world) {}, "seccomp notify", OK, "ran a program", ""},
 		{"seccomp taken", func(w *world) { w.run = fmt.Errorf("supervise: %w", syscall.EBUSY) }, "seccomp notify", Warn,
 			"another supervisor", "tapir run --via preload -- PROGRAM"},

@@ -70,7 +70,7 @@ func newPeerStart() *cobra.Command {
 				}
 				cfg.IP = append(cfg.IP, p)
 			}
-			if cfg.Bridge == "" && cfg.Streams == nil || len(cfg.IP) == 0 {
+			if cfg.Bridge == "" && cfg.Stream == "" || len(cfg.IP) == 0 {
 				return usage.Errorf("--bridge NAME or --stream PATH, and --ip are needed: see: tapir peer start --help")
 			}
 			return guest.Serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, cfg)
@@ -78,7 +78,7 @@ func newPeerStart() *cobra.Command {
 	},
 		guestFlag(&cfg.Name),
 		flag{&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`"},
-		flag{repeated(&cfg.Streams), "stream", "", "`path` of a Unix socket instead (stream:PATH); may be repeated"},
+		flag{&cfg.Stream, "stream", "", "`path` of a Unix socket instead, for a NIC on stream:PATH: needs no TAP"},
 		flag{repeated(&ips), "ip", "", "`address` of the guest with its prefix length; may be repeated"},
 		flag{&cfg.MTU, "mtu", "", "`octets` of an IP packet (default that of the bridge)"},
 		flag{repeated(&cfg.Siw), "siw", "", "a parameter of the siw driver, `name=value`; may be repeated"},

@@ -77,12 +77,12 @@ func (w *World) build(ctx context.Context, stream bool) (err error) {
 }
 
 func (w *World) boot(ctx context.Context) (err error) {
-	at, streams := bridge, []string(nil)
+	at := bridge
 	if w.stream != "" {
-		at, streams = "", []string{w.stream}
+		at = ""
 	}
 	w.Guest, err = peer.Start(ctx, w.image, peer.Config{
-		NS: w.NS, Bridge: at, Streams: streams, IP: []netip.Prefix{guest4, guest6}, Life: w.life,
+		NS: w.NS, Bridge: at, Stream: w.stream, IP: []netip.Prefix{guest4, guest6}, Life: w.life,
 		Dir: filepath.Join(w.dir, "guest"),
 	})
 	return err

@@ -42,13 +42,12 @@ const (
 type Config struct {
 	Name   string // default "peer"
 	Bridge string // that the guest's TAP joins
-	// Streams are paths of Unix sockets in place of a bridge: the other end of each is a NIC
-	// on the wire stream:PATH, and the guest needs neither a TAP nor a right. Several are one
-	// LAN for the guest's interface.
-	Streams []string
-	More    []string       // bridges of further interfaces eth1, eth2, ..., which have no address and are down
-	IP      []netip.Prefix // of the guest, IPv4 and IPv6
-	MTU     int            // octets of IP; 0: that of the bridge
+	// Stream is the path of a Unix socket in place of a bridge: the other end is a NIC on
+	// the wire stream:PATH, and the guest needs neither a TAP nor a right.
+	Stream string
+	More   []string       // bridges of further interfaces eth1, eth2, ..., which have no address and are down
+	IP     []netip.Prefix // of the guest, IPv4 and IPv6
+	MTU    int            // octets of IP; 0: that of the bridge
 	// Siw are parameters of the siw driver, such as "peer_to_peer=1". Without
 	// any, the driver is the stock one, which has none.
 	Siw    []string
@@ -80,10 +79,10 @@ func (c Config) withDefaults() Config {
 
 func (c *Config) validate() error {
 	switch {
-	case (c.Bridge == "") == (len(c.Streams) == 0):
-		return errors.New("guest: want either the bridge to join or paths of stream wires")
-	case strings.ContainsAny(strings.Join(c.Streams, ""), ",\n"):
-		return fmt.Errorf("guest: paths %q: QEMU takes none with a comma", c.Streams)
+	case (c.Bridge == "") == (c.Stream == ""):
+		return errors.New("guest: the bridge to join, or the path of a stream wire, is missing")
+	case c.Stream != "" && strings.ContainsAny(c.Stream, ",\n"):
+		return fmt.Errorf("guest: path %q: QEMU takes none with a comma", c.Stream)
 	case len(c.IP) == 0:
 		return errors.New("guest: an address is missing")
 	case c.MTU != 0 && (c.MTU < 576 || c.MTU > 65535):
@@ -154,7 +153,7 @@ func (g *Guest) boot(ctx context.Context) error {
 			w.Close()
 		}
 	}()
-	if g.cfg.Streams != nil {
+	if g.cfg.Stream != "" {
 		g.cfg.MTU = cmp.Or(g.cfg.MTU, standardMTU)
 	}
 	for _, bridge := range g.bridges() {
@@ -195,7 +194,7 @@ func (g *Guest) boot(ctx context.Context) error {
 
 // bridges are those that have a TAP of the guest.
 func (g *Guest) bridges() []string {
-	if g.cfg.Streams != nil {
+	if g.cfg.Stream != "" {
 		return nil
 	}
 	return append([]string{g.cfg.Bridge}, g.cfg.More...)
@@ -268,25 +267,6 @@ func (g *Guest) launch(wires []*os.File) error {
 	return nil
 }
 
-// streamArguments make QEMU listen at Unix sockets for the other ends of its interface wire0, which
-// a hub joins if there are several.
-func streamArguments(paths []string) (args []string) {
-	for i, path := range paths {
-		id := "wire0"
-		if len(paths) > 1 {
-			id = fmt.Sprint("link", i)
-		}
-		args = append(args, "-netdev", fmt.Sprintf("stream,id=%s,server=on,addr.type=unix,addr.path=%s", id, path))
-		if len(paths) > 1 {
-			args = append(args, "-netdev", fmt.Sprintf("hubport,id=port%d,hubid=0,netdev=%s", i, id))
-		}
-	}
-	if len(paths) > 1 {
-		args = append(args, "-netdev", "hubport,id=wire0,hubid=0")
-	}
-	return args
-}
-
 func (g *Guest) arguments() []string {
 	words := []string{
 		"console=ttyS0 quiet loglevel=4 panic=-1 oops=panic no_timer_check mitigations=off nokaslr net.ifnames=0",
@@ -314,12 +294,13 @@ func (g *Guest) arguments() []string {
 		"-device", "virtio-serial-pci",
 		"-object", "rng-random,id=random,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=random",
 	}
-	for i := range g.bridges() {
-		args = append(args, "-netdev", fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+imageFiles+i))
-	}
-	args = append(args, streamArguments(g.cfg.Streams)...)
 	for i := range max(1, len(g.bridges())) {
-		args = append(args, "-device", fmt.Sprintf("virtio-net-pci,netdev=wire%d,mac=%v,romfile=", i, g.mac(i))+off)
+		wire := fmt.Sprintf("tap,id=wire%d,fd=%d", i, extraFile+imageFiles+i)
+		if g.cfg.Stream != "" {
+			wire = fmt.Sprintf("stream,id=wire%d,server=on,addr.type=unix,addr.path=%s", i, g.cfg.Stream)
+		}
+		args = append(args, "-netdev", wire,
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=wire%d,mac=%v,romfile=", i, g.mac(i))+off)
 	}
 	var ports []string
 	for i := range channels {

@@ -35,8 +35,7 @@ type node struct {
 	names     []string         // of their interfaces; or again wires, which have none
 	ptp       chan error       // how the PTP instance of a NIC ended; nil: there is none
 	lans      int              // Ethernet links of a gateway, guest or host
-	streams   []string         // paths of a guest's links in their place
-	lanMTU    int              // the least of those, in octets of IP
+	stream    string           // path of a guest's link in their place; empty: it has none
 	flags     []string         // of the process, besides the node's own
 	err       error            // why it ended early, or what it left over
 	again     []string         // flags of a NIC that was killed, for its restart

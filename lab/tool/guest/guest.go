@@ -65,8 +65,8 @@ func Serve(ctx context.Context, out, log io.Writer, built string, cfg peer.Confi
 	}
 	defer g.Stop()
 	at := "bridge=" + cfg.Bridge
-	if cfg.Streams != nil {
-		at = "stream=" + strings.Join(cfg.Streams, ",")
+	if cfg.Stream != "" {
+		at = "stream=" + cfg.Stream
 	}
 	fmt.Fprintf(out, "ready %s ip=%s %s linux=%s\n", cfg.Name, joined(cfg.IP), at, strings.Fields(image.Linux)[0])
 	select {

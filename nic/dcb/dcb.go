@@ -89,5 +89,5 @@ type State struct {
 	IWARP, RoCE, RoCEv2 Priority
 	// TrustDSCP: the priority of an IP packet without a VLAN tag is that of its DSCP.
 	TrustDSCP bool
-	DSCP      [64]uint8
+	DSCP      *[64]uint8 // nil: without TrustDSCP
 }

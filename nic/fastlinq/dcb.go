@@ -51,9 +51,11 @@ func (a *Adapter) sendLLDP(port int, b []byte, now frame.Time) bool {
 // which is the port's, and takes its state over.
 func (d driver) setDCB(now frame.Time) {
 	m, c := &d.management, &d.cfg.DCB
-	m.applied.dcb = *c
-	if d.leads() && (m.dcbSet || !c.Equal(&DCB{})) {
-		m.dcbSet = true
+	if m.applied.dcb == nil && c.Equal(&DCB{}) && d.leads() {
+		return
+	}
+	m.applied.dcb = new(*c)
+	if d.leads() {
 		set := mcp.DCBXSet{Version: c.Version, Static: c.Static, Values: c.Values(), Override: mcp.OverrideState |
 			mcp.OverridePFC | mcp.OverrideETS | mcp.OverrideApp | mcp.OverrideDSCP}
 		set.DSCPOn, set.DSCP = c.Map()
@@ -71,7 +73,11 @@ func (d driver) setDCB(now frame.Time) {
 
 // dcbChanged counts what the firmware tells, and follows the operational MIB.
 func (d driver) dcbChanged(kind mfw.Message, _ frame.Time) {
-	d.management.events.dcb[kind]++
+	m := &d.management
+	if m.events.dcb == nil {
+		m.events.dcb = map[mfw.Message]uint64{}
+	}
+	m.events.dcb[kind]++
 	if kind == mfw.MsgDCBXOperationalMIB {
 		d.followDCB()
 	}
@@ -93,7 +99,9 @@ func (d driver) followDCB() {
 		RoCEv2: priority(m.results[mcp.RoCEv2])}
 	if oper.Version != dcbx.Disabled {
 		s.Config = oper.Values.Config
-		s.TrustDSCP, s.DSCP = d.lead().cfg.DCB.Map()
+		if on, table := d.lead().cfg.DCB.Map(); on {
+			s.TrustDSCP, s.DSCP = true, &table
+		}
 	}
 	d.setPriorities(s)
 }

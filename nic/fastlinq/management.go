@@ -38,7 +38,7 @@ type management struct {
 		board settings.Board
 		mac   ether.Addr
 		mtu   int
-		dcb   settings.DCB
+		dcb   *settings.DCB // nil: as by default
 
 		eSwitch mfw.ESwitch
 	}
@@ -47,9 +47,8 @@ type management struct {
 	hwErrors [mcp.HWErrFWAssert + 1]uint64
 	events   struct {
 		links, transceivers, recoveries, failures uint64
-		dcb                                       [mfw.NumMessages]uint64
+		dcb                                       map[mfw.Message]uint64
 	}
-	dcbSet  bool                      // LLDP or DCBX were configured once
 	results [mcp.Protocols]mcp.Result // of DCBX
 	lastErr error                     // of a call to the firmware
 }
@@ -228,7 +227,7 @@ func (d driver) applyBoard(now frame.Time) {
 	case linkChanged && m.loaded:
 		d.setLink(now)
 	}
-	if m.loaded && !d.cfg.DCB.Equal(&m.applied.dcb) {
+	if m.loaded && !d.cfg.DCB.Equal(cmp.Or(m.applied.dcb, &DCB{})) {
 		d.setDCB(now)
 	}
 }

@@ -67,6 +67,7 @@ func (d display) ShowDCB() (rows []view.AttributeRow) {
 			rows = append(rows, valueRows(kind.name, &x.Values)...)
 		}
 	}
+	m.fw.Agent(d.port) // whose IDs are shown
 	ids := func(name string, kind mcp.MIB) {
 		x, err := m.mcp.DCBXQueryParams(kind)
 		for s := range lldp.Scopes {

@@ -11,15 +11,19 @@ import (
 var dcbMessages = [...]Message{mib.LLDPData: MsgLLDPDataUpdated, mib.RemoteMIB: MsgDCBXRemoteMIB,
 	mib.OperMIB: MsgDCBXOperationalMIB, mib.ReceivedTLVs: MsgLLDPReceivedTLVs}
 
-// bootAgent starts LLDP and DCBX of a port, which are off.
-func (f *Firmware) bootAgent(n int) {
+// Agent is LLDP and DCBX of a port, which are off at first. It begins when somebody asks.
+func (f *Firmware) Agent(n int) *mib.Agent {
 	p := &f.ports[n]
-	p.agent = mib.New(&f.shm.Port[n].DCB, f.portMAC(n), mib.Env{
+	if p.agent != nil {
+		return p.agent
+	}
+	p.agent = mib.New(mib.Of(&f.shm.Port[n].DCB), f.portMAC(n), mib.Env{
 		Send:   func(b []byte, now frame.Time) bool { return f.cfg.Send != nil && f.cfg.Send(n, b, now) },
 		Post:   func(e mib.Event) { f.postPort(n, dcbMessages[e]) },
 		MACPHY: func() *wire.MACPHY { return mib.MACPHY(p.phy.Speed == 0, p.media == MediaBaseT, p.status.Speed) },
 		System: f.cfg.System,
 	})
+	return p.agent
 }
 
 // portMAC is the address of a port's first function.
@@ -32,13 +36,10 @@ func (f *Firmware) portMAC(n int) (mac ether.Addr) {
 	return mac
 }
 
-// Agent is LLDP and DCBX of a port, to be looked at.
-func (f *Firmware) Agent(n int) *mib.Agent { return f.ports[n].agent }
-
 // ReceiveLLDP takes a frame with EtherType 0x88CC, borrowed; see lldp.Port.Receive.
 // Poll follows.
 func (f *Firmware) ReceiveLLDP(n int, b []byte, now frame.Time) (taken bool, err error) {
-	if f.fault.Hang {
+	if f.fault.Hang || f.ports[n].agent == nil {
 		return false, nil
 	}
 	return f.ports[n].agent.Receive(b, now)
@@ -48,9 +49,10 @@ func (f *Firmware) ReceiveLLDP(n int, b []byte, now frame.Time) (taken bool, err
 func (f *Firmware) pollAgents() (next frame.Time) {
 	next = frame.Never
 	for n := range f.ports {
-		p := &f.ports[n]
-		p.agent.SetLink(p.status.Up && p.phy.Loopback == LoopbackNone, f.now)
-		next = min(next, p.agent.Poll(f.now))
+		if p := &f.ports[n]; p.agent != nil {
+			p.agent.SetLink(p.status.Up && p.phy.Loopback == LoopbackNone, f.now)
+			next = min(next, p.agent.Poll(f.now))
+		}
 	}
 	return next
 }
@@ -58,7 +60,7 @@ func (f *Firmware) pollAgents() (next frame.Time) {
 // dcb is the handler of a command for the agent.
 func dcb(do func(a *mib.Agent, param uint32, now frame.Time) mib.Outcome) func(*Firmware, *request) Response {
 	return func(f *Firmware, r *request) Response {
-		switch do(f.ports[f.cfg.Funcs[r.fn].Port].agent, r.param, f.now) {
+		switch do(f.Agent(f.cfg.Funcs[r.fn].Port), r.param, f.now) {
 		case mib.Refused:
 			return Error
 		case mib.NoAgent:

@@ -41,7 +41,6 @@ func (f *Firmware) bootPort(i int) {
 	s := &f.shm.Port[i]
 	*s = Port{MediaType: uint32(c.Media), LinkSpeedCaps: uint32(c.Speeds), DefaultLink: p.phy}
 	s.TransceiverData = p.transceiver()
-	f.bootAgent(i)
 	f.resolve(i)
 }
 

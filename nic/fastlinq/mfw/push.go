@@ -117,7 +117,9 @@ func (f *Firmware) SetAddress(fn int, mac [6]byte, mtu uint16) {
 	c, s := &f.cfg.Funcs[fn], &f.shm.Func[fn]
 	c.MAC, c.MTU, s.MTU = mac, mtu, uint32(mtu)
 	s.setMAC(mac)
-	f.ports[c.Port].agent.SetMAC(f.portMAC(c.Port))
+	if a := f.ports[c.Port].agent; a != nil {
+		a.SetMAC(f.portMAC(c.Port))
+	}
 }
 
 // magicRepeat is how often a magic packet repeats the address, after six

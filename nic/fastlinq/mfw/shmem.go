@@ -86,8 +86,8 @@ type Port struct {
 	EEEStatus       uint32 // EEE* fields
 	LinkSpeedCaps   uint32 // Speeds that the board has
 	DefaultLink     PHYConfig
-	WoLInfo         uint32 // magic packets seen
-	DCB             mib.Port
+	WoLInfo         uint32    // magic packets seen
+	DCB             *mib.Port // nil: nobody has asked for it
 }
 
 // Func is what it says of a function: func_info, and the TLVs that it asks

@@ -43,9 +43,12 @@ type LLDPIDs struct {
 	Chassis, Port wire.ID
 }
 
+// dcb is the port's part of the shared memory.
+func (m *MCP) dcb() *mib.Port { return mib.Of(&m.shm.Port[m.port].DCB) }
+
 // DCBXQueryParams reads a MIB. IO: the firmware has not finished writing it.
 func (m *MCP) DCBXQueryParams(kind MIB) (d DCBX, err error) {
-	p := &m.shm.Port[m.port].DCB
+	p := m.dcb()
 	switch kind {
 	case OperationalMIB, RemoteMIB:
 		from := &p.Oper
@@ -121,7 +124,7 @@ func (m *MCP) DCBXGetConfigParams() (s DCBXSet) {
 	if m.dcbx != nil {
 		s = *m.dcbx
 	} else {
-		p := &m.shm.Port[m.port].DCB
+		p := m.dcb()
 		s.Version, s.Static, s.Values = p.Admin.Get()
 		s.DSCPOn, s.DSCP = p.DSCP.Get()
 	}
@@ -160,7 +163,7 @@ func (m *MCP) DCBXConfigParams(s DCBXSet, commit bool, now frame.Time, done func
 		tell(done, nil)
 		return
 	}
-	p := &m.shm.Port[m.port].DCB
+	p := m.dcb()
 	p.Admin.Set(to.Version, to.Static, &to.Values)
 	p.DSCP.Set(to.DSCPOn, &to.DSCP)
 	m.simple(mfw.CmdSetDCBX, 0, nil, mfw.Response(mfw.CmdSetDCBX), now, done)
@@ -186,7 +189,7 @@ func (s *DCBXSet) check() error {
 
 // DCBXGetDSCPPriority is the priority of a DSCP. INVAL: there is no map, or no such DSCP.
 func (m *MCP) DCBXGetDSCPPriority(dscp int) (prio uint8, err error) {
-	on, table := m.shm.Port[m.port].DCB.DSCP.Get()
+	on, table := m.dcb().DSCP.Get()
 	if !on || dscp < 0 || dscp >= len(table) {
 		return 0, status.Inval.Errorf("DSCP %d: the map of DSCPs is off, or it is not from 0 to %d", dscp, len(table)-1)
 	}
@@ -198,13 +201,13 @@ func (m *MCP) LLDPGetParams(s lldp.Scope) (p lldp.Params, err error) {
 	if s >= lldp.Scopes {
 		return p, status.Inval.Errorf("LLDP agent %d: there are %d", s, lldp.Scopes)
 	}
-	return m.shm.Port[m.port].DCB.LLDP[s].Params(), nil
+	return m.dcb().LLDP[s].Params(), nil
 }
 
 // LLDPSetParams sets them. INVAL: there is no such agent, or a value is out of range.
 func (m *MCP) LLDPSetParams(s lldp.Scope, p lldp.Params, now frame.Time, done func(error)) {
 	if s < lldp.Scopes {
-		m.shm.Port[m.port].DCB.LLDP[s].SetParams(p)
+		m.dcb().LLDP[s].SetParams(p)
 	}
 	m.simple(mfw.CmdSetLLDP, uint32(s)<<mib.AgentShift, nil, mfw.Response(mfw.CmdSetLLDP), now, done)
 }
@@ -229,7 +232,7 @@ func (m *MCP) LLDPSetSystemTLVs(b []byte, discard bool, now frame.Time, done fun
 			mib.MaxSystemTLVs))
 		return
 	}
-	t := &m.shm.Port[m.port].DCB.SystemTLVs
+	t := &m.dcb().SystemTLVs
 	*t = mib.SystemTLVs{Valid: 1, Length: uint32(copy(t.Data[:], b)), Data: t.Data}
 	m.simple(mfw.CmdSetLLDP, mib.Send, nil, mfw.Response(mfw.CmdSetLLDP), now, done)
 }
@@ -277,7 +280,7 @@ func (m *MCP) Results(iwarpPort uint16) (list [Protocols]Result, err error) {
 			list[p] = Result{Enable: true, Priority: a.Priority}
 		}
 	}
-	on, table := m.shm.Port[m.port].DCB.DSCP.Get()
+	on, table := m.dcb().DSCP.Get()
 	for p := range list {
 		r := &list[p]
 		if !found[p] {

@@ -152,7 +152,7 @@ func TestDCBXQuery(t *testing.T) {
 // MF-22 A MIB whose two sequence numbers differ is not taken; a kind that there is not.
 func TestDCBXUnsteady(t *testing.T) {
 	c := newCable(t)
-	p := &c.end[0].fw.Shared().Port[0].DCB
+	p := mib.Of(&c.end[0].fw.Shared().Port[0].DCB)
 	d := c.end[0].drv[0]
 	p.Oper.Prefix++
 	p.Status[0].Suffix++
@@ -213,7 +213,7 @@ func TestDCBXConfig(t *testing.T) {
 // MF-25 The words of the shared memory, and the map of DSCPs.
 func TestDCBXWords(t *testing.T) {
 	c := newCable(t)
-	d, p := c.end[0].drv[0], &c.end[0].fw.Shared().Port[0].DCB
+	d, p := c.end[0].drv[0], mib.Of(&c.end[0].fw.Shared().Port[0].DCB)
 	if _, err := d.DCBXGetDSCPPriority(26); status.Of(err) != status.Inval {
 		t.Errorf("without a map: %v", err)
 	}

@@ -50,7 +50,6 @@ func New(shm *Port, mac ether.Addr, env Env) *Agent {
 	a := &Agent{env: env, mac: mac, shm: shm, dcbx: dcbx.New(mac)}
 	a.agents = lldp.New(mac, lldp.Env{Local: a.local, Send: env.Send, Changed: a.changed})
 	for s := range lldp.Scopes {
-		shm.LLDP[s].SetParams(lldp.Default)
 		shm.LLDP[s].Chassis, shm.LLDP[s].PortID = a.ids()
 	}
 	a.publish(false)

@@ -27,6 +27,17 @@ type Port struct {
 	Received   Received
 }
 
+// Of is the memory that p points to, new if there is none yet.
+func Of(p **Port) *Port {
+	if *p == nil {
+		*p = &Port{}
+		for s := range lldp.Scopes {
+			(*p).LLDP[s].SetParams(lldp.Default)
+		}
+	}
+	return *p
+}
+
 // idWords hold an ID: its subtype, its length, and the first 14 octets.
 type idWords [4]uint32
 

@@ -84,8 +84,7 @@ type Config struct {
 	// PHC is the hardware clock, PTP the faults of its stamps.
 	PHC PHC
 	PTP PTP
-	// DCB has the traffic classes and PFC of the wire.
-	DCB settings.DCB
+	DCB settings.DCB // traffic classes and PFC of the wire
 	// Hardware is the configuration of the device that the NIC is made of. It
 	// must be given.
 	Hardware hardware.Config
@@ -228,8 +227,7 @@ func (c *Config) needHost() error {
 // and the addresses, in the order of the documents, bound to c.
 func (c *Config) Params() []*param.Row {
 	b := settings.Bound{NoLoopback: &c.NoLoopback, IfaceList: &c.IfaceList, Msglvl: &c.Msglvl, IWARP: &c.IWARP,
-		TCP:  &c.TCP,
-		RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP, DCB: &c.DCB}
+		TCP: &c.TCP, RDMA: &c.RDMA, PHC: &c.PHC, PTP: &c.PTP, DCB: &c.DCB}
 	rows := b.Rows()
 	if c.Hardware != nil {
 		rows = append(rows, c.Hardware.Params()...)

@@ -63,6 +63,8 @@ func New(cfg Config, env Env) (*Device, error) {
 		return nil, errors.New("nic: Env needs a Pool and a Wire link")
 	case (env.Host == nil) != (env.Reserver == nil):
 		return nil, errors.New("nic: Env needs both of Host and Reserver, or neither")
+	case env.Line != nil && cfg.DCB != (settings.DCB{}):
+		return nil, fmt.Errorf("NIC %s: prio_pfc, tc_bw and trust are not for functions that share a port", cfg.Name)
 	}
 	if env.Host == nil {
 		if err := cfg.needHost(); err != nil {
@@ -80,9 +82,6 @@ func New(cfg Config, env Env) (*Device, error) {
 	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
-	if env.Line != nil && cfg.DCB != (settings.DCB{}) {
-		return nil, fmt.Errorf("NIC %s: prio_pfc, tc_bw and trust are not for functions that share a port", cfg.Name)
-	}
 	d.Wire.SetClasses(port.Classes(cfg.DCB), 0)
 	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
 	d.rdma = d.Wire.Sched.Port().Child(true).Class(0).Child(true)

@@ -3,7 +3,7 @@ package relay
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/ipc"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -70,9 +71,9 @@ func (d *watchdog) watch(ended <-chan struct{}) {
 
 // end kills the suspects that a thread of this process waits for.
 func (d *watchdog) end() {
-	for _, w := range sleepers() {
+	for _, w := range ipc.Sleepers() {
 		for _, s := range d.suspects() {
-			if (w.pid == s.pid || w.pid == 0 && s.has(w.fd)) &&
+			if (w.PID == s.pid || w.PID == 0 && s.has(w.FD)) &&
 				unix.PidfdSendSignal(int(s.process.Fd()), unix.SIGKILL, nil, 0) == nil {
 				d.killed(s.pid)
 			}
@@ -83,10 +84,8 @@ func (d *watchdog) end() {
 // has tells whether the file that our descriptor fd is open on is one of the
 // process's.
 func (s *suspect) has(fd int) bool {
-	for _, own := range s.own {
-		if own == fd {
-			return true
-		}
+	if slices.Contains(s.own, fd) {
+		return true
 	}
 	var st unix.Stat_t
 	link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
@@ -102,32 +101,4 @@ func (s *suspect) has(fd int) bool {
 		}
 	}
 	return false
-}
-
-// sleeper is a thread of this process that sleeps in a system call on a descriptor, or
-// on the memory of process pid; 0: on the descriptor.
-type sleeper struct{ fd, pid int }
-
-// sleepers are the threads of this process that sleep in system calls, as far as
-// these move or change data. A thread that is not running because others are does not
-// sleep.
-func sleepers() (list []sleeper) {
-	names, _ := filepath.Glob("/proc/self/task/*/syscall") // the pattern is well-formed
-	for _, name := range names {
-		b, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has ended
-		}
-		var nr, first int
-		if n, _ := fmt.Sscanf(string(b), "%d 0x%x", &nr, &first); n != 2 {
-			continue // it runs
-		}
-		switch nr {
-		case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_IOCTL, unix.SYS_FALLOCATE:
-			list = append(list, sleeper{fd: first})
-		case unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV:
-			list = append(list, sleeper{pid: first})
-		}
-	}
-	return list
 }

@@ -14,6 +14,7 @@ import (
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	lldpdu "tapir/wire/lldp"
+	"tapir/wire/pause"
 )
 
 // configure changes settings of a running NIC, given as name=value with spaces between.
@@ -108,11 +109,11 @@ func TestDCB(t *testing.T) {
 	}
 }
 
-// MF-20 MF-21 MF-22 MF-23 MF-24 MF-25 Queues are told traffic classes, shares and lossless priorities; back without a neighbor.
+// MF-20 MF-21 MF-22 MF-23 MF-24 MF-25 Queues act on traffic classes, shares and lossless priorities; back without a neighbor.
 func TestDCBOfPort(t *testing.T) {
 	w, a, b := dcbPair(t, verbs.IWARP, "lldp=nearest-bridge dcbx=ieee dcb_willing=all",
 		"lldp=nearest-bridge dcbx=ieee ets_prio_tc=0,0,0,1,2,0,0,0 ets_tc_bw=30,30,40,0,0,0,0,0 pfc_prio=3,4")
-	s := a.dev.Wire.DCB
+	s := a.dev.Wire.DCB()
 	if s.PrioTC != [8]uint8{3: 1, 4: 2} || s.Weight != [8]uint8{30, 30, 40} || s.PFC != 0x18 || s.TSA[2] != 2 || s.TSA[3] != 0 {
 		t.Errorf("%+v", s.Config)
 	}
@@ -125,12 +126,26 @@ func TestDCBOfPort(t *testing.T) {
 	if l := a.dev.Hardware.(*fastlinq.Device).ShowLLDP(w.now); len(l) != 3 || l[0].System != "nic1" || l[0].TTL != 121 || l[1].State != "off" {
 		t.Errorf("%+v", l)
 	}
-	if b.dev.Wire.DCB.Config != s.Config {
-		t.Errorf("the two ends have %+v and %+v", s.Config, b.dev.Wire.DCB.Config)
+	if b.dev.Wire.DCB().Config != s.Config {
+		t.Errorf("the two ends have %+v and %+v", s.Config, b.dev.Wire.DCB().Config)
+	}
+	// The port acts on it: PFC holds a priority back, and the shares are those of what is sent.
+	if !a.dev.Wire.PFC() || !b.dev.Wire.PFC() {
+		t.Error("PFC is agreed on, and the ports do not have it")
+	}
+	pfc := make([]byte, pause.Len)
+	(&pause.Frame{Src: b.dev.Config().MAC, PFC: true, Enabled: 1 << 3, Timers: [8]uint16{3: 0xffff}}).Put(pfc)
+	w.send(b, pfc, frame.Offload{})
+	w.run(100 * time.Microsecond)
+	if n := a.counter("rx_prio3_pause"); n != 1 || !a.dev.Wire.Holds(true, 3, false, 0) || a.dev.Wire.Holds(true, 4, false, 0) {
+		t.Errorf("%d PFC frames of priority 3 were obeyed", n)
 	}
 	configure(t, b, "lldp=none")
 	w.run(time.Second)
-	if s := a.dev.Wire.DCB; s.PFC != 0 || s.Weight != [8]uint8{} {
+	if a.dev.Wire.PFC() {
+		t.Error("PFC without a neighbor")
+	}
+	if s := a.dev.Wire.DCB(); s.PFC != 0 || s.Weight != [8]uint8{} {
 		t.Errorf("after the neighbor has said good-bye: %+v", s.Config)
 	}
 	for _, bad := range []string{"ets_tc_bw=30,30,0,0,0,0,0,0", "ets_tc_bw=100", "ets_prio_tc=8,0,0,0,0,0,0,0", "dcb_app=sctp:1:1", "pfc_prio=8", "dscp_prio=64:1", "dcb_app=tcp:1"} {

@@ -82,7 +82,7 @@ func New(cfg Config, env Env) (*Device, error) {
 	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
-	d.Wire.SetClasses(port.Classes(cfg.DCB), 0)
+	d.Wire.SetClasses(port.Classes{Config: cfg.DCB.Config, TrustDSCP: cfg.DCB.TrustDSCP}, 0)
 	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
 	d.rdma = d.Wire.Sched.Port().Child(true).Class(0).Child(true)
 	if err := d.compose(seed, &env); err != nil {

@@ -188,6 +188,33 @@ func TestPFCLosesNothing(t *testing.T) {
 	}
 }
 
+// With DCBX in use its outcome takes the place of prio_pfc; without, prio_pfc is back.
+func TestDCBXBeforeSettings(t *testing.T) {
+	e := newDCB(t, func(d *settings.DCB) { d.PFC = 1 << 2 })
+	for _, c := range []struct {
+		set  string
+		held [8]bool
+	}{
+		{"dcbx=off", [8]bool{2: true}},
+		{"dcbx=ieee dcbx_static=1 pfc_prio=3", [8]bool{3: true}},
+		{"pfc_prio=3,5", [8]bool{3: true, 5: true}},
+		{"dscp_prio=8:3", [8]bool{0: true, 3: true, 5: true}}, // below: DSCP 8 of packets without a tag
+		{"dcbx=off", [8]bool{2: true}},
+	} {
+		configure(t, e.n, c.set)
+		e.w.run(time.Second)
+		e.pfc([8]uint16{9, 9, 9, 9, 9, 9, 9, 9}, 0xff)
+		for prio := range uint8(8) {
+			if got := e.n.dev.Wire.Holds(prio != 0, prio, prio == 0, 8<<2); got != c.held[prio] {
+				t.Errorf("after %s priority %d: held %v", c.set, prio, got)
+			}
+		}
+	}
+	if n := e.n.counter("rx_prio2_pause"); n != 2 {
+		t.Errorf("%d PFC frames of priority 2 are counted, not 2", n)
+	}
+}
+
 // Shares that are not 100 percent together are refused, and so are classes of functions that
 // share a port.
 func TestDCBErrors(t *testing.T) {

@@ -83,8 +83,9 @@ type Priority struct {
 	DSCP   uint8 // 0 to 63
 }
 
-// State is what the ports of a NIC act on.
+// State is what DCBX has come to, and the ports of a NIC act on.
 type State struct {
+	InUse bool // DCBX is on: Config takes the place of a port's own
 	Config
 	IWARP, RoCE, RoCEv2 Priority
 	// TrustDSCP: the priority of an IP packet without a VLAN tag is that of its DSCP.

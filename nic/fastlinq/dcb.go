@@ -68,24 +68,24 @@ func (d driver) setDCB(now frame.Time) {
 			}
 		}
 	}
-	d.followDCB()
+	d.followDCB(now)
 }
 
 // dcbChanged counts what the firmware tells, and follows the operational MIB.
-func (d driver) dcbChanged(kind mfw.Message, _ frame.Time) {
+func (d driver) dcbChanged(kind mfw.Message, now frame.Time) {
 	m := &d.management
 	if m.events.dcb == nil {
 		m.events.dcb = map[mfw.Message]uint64{}
 	}
 	m.events.dcb[kind]++
 	if kind == mfw.MsgDCBXOperationalMIB {
-		d.followDCB()
+		d.followDCB(now)
 	}
 }
 
 // followDCB has queues and protocols take their priorities and traffic classes from the
 // operational MIB.
-func (d driver) followDCB() {
+func (d driver) followDCB(now frame.Time) {
 	m := &d.management
 	oper, err := m.mcp.DCBXQueryParams(mcp.OperationalMIB)
 	if err == nil {
@@ -98,12 +98,12 @@ func (d driver) followDCB() {
 	s := dcb.State{IWARP: priority(m.results[mcp.IWARP]), RoCE: priority(m.results[mcp.RoCE]),
 		RoCEv2: priority(m.results[mcp.RoCEv2])}
 	if oper.Version != dcbx.Disabled {
-		s.Config = oper.Values.Config
+		s.InUse, s.Config = true, oper.Values.Config
 		if on, table := d.lead().cfg.DCB.Map(); on {
 			s.TrustDSCP, s.DSCP = true, &table
 		}
 	}
-	d.setPriorities(s)
+	d.setPriorities(s, now)
 }
 
 func priority(r mcp.Result) dcb.Priority {

@@ -96,7 +96,7 @@ type Device struct {
 	both          *pacing.Node // its host function, on one engine or two
 	tagged        func(t ether.Tag, inner bool)
 	limitReceived func(mbps int, weight int64)
-	setPriorities func(dcb.State)
+	setPriorities func(dcb.State, frame.Time)
 	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
 	// lossless, it keeps what came before the other end has heard of one.
 	buffer   frame.Queue

@@ -231,7 +231,7 @@ type Env struct {
 	// on its priority; nil: the port puts none.
 	Tagged func(t ether.Tag, inner bool)
 	// DCB is told what ports and transports act on when DCBX has changed it.
-	DCB func(s dcb.State)
+	DCB func(s dcb.State, now frame.Time)
 }
 
 // Second is the world of the second engine if it has a thread of its own.

@@ -16,9 +16,18 @@ import (
 // them.
 type Classes struct {
 	dcb.Config
-	// TrustDSCP: the priority of an IP packet is the upper three bits of its DSCP. Else it
-	// is that of the frame's VLAN tag, and 0 without one.
+	// TrustDSCP: the priority of an IP packet is that of its DSCP. Else it is that of the
+	// frame's VLAN tag, and 0 without one.
 	TrustDSCP bool
+	DSCP      *[64]uint8 // the priority of each DSCP, nil: its upper three bits
+}
+
+// equal tells whether two are the same.
+func (c Classes) equal(o Classes) bool {
+	if c.DSCP != nil && o.DSCP != nil && *c.DSCP == *o.DSCP {
+		c.DSCP, o.DSCP = nil, nil
+	}
+	return c == o
 }
 
 // classFrames is how many frames of the operating system, and of the RDMA engine, wait in a
@@ -77,10 +86,21 @@ func (q *class) pop() Out {
 	return o
 }
 
-// SetClasses has the port queue what it sends by traffic classes, or ends that. What waits keeps
-// its order within its class. PFC takes the place of PAUSE frames.
+// SetClasses has the port queue what it sends by traffic classes, or ends that, while DCBX is off.
 func (p *Port) SetClasses(c Classes, now frame.Time) {
+	if p.fixed = nil; c != (Classes{}) {
+		p.fixed = &c
+	}
+	p.SetDCB(*p.DCB(), now)
+}
+
+// useClasses puts traffic classes to use. What waits keeps its order within its class. PFC takes
+// the place of PAUSE frames.
+func (p *Port) useClasses(c Classes, now frame.Time) {
 	was := p.classes
+	if was == nil && c == (Classes{}) || was != nil && was.equal(c) {
+		return
+	}
 	if p.classes = nil; c != (Classes{}) {
 		n := &classes{Classes: c, next: frame.Never}
 		for tc := range n.queues {
@@ -88,6 +108,15 @@ func (p *Port) SetClasses(c Classes, now frame.Time) {
 			n.queues[tc].node.SetWeight(int64(c.Weight[tc]))
 		}
 		n.flow.Tx, n.flow.Speed = c.PFC != 0, p.Flow.Speed
+		if was != nil {
+			n.flow.Sent, n.holds = was.flow.Sent, was.holds
+		}
+		for prio := range n.holds {
+			if h := &n.holds[prio]; c.PFC>>prio&1 == 0 {
+				h.Until = min(h.Until, now)
+			}
+		}
+		n.hold(now)
 		p.classes = n
 	}
 	p.Sched.Queued = p.classes != nil
@@ -114,6 +143,8 @@ func (p *Port) PFC() bool { return p.classes != nil && p.classes.PFC != 0 }
 // traffic class, or none.
 func (c *Classes) priority(tagged bool, pcp uint8, isIP bool, tclass uint8) uint8 {
 	switch {
+	case c.TrustDSCP && isIP && c.DSCP != nil:
+		return c.DSCP[tclass>>2]
 	case c.TrustDSCP && isIP:
 		return tclass >> 5
 	case tagged:

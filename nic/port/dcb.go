@@ -2,11 +2,37 @@ package port
 
 import (
 	"tapir/nic/dcb"
+	"tapir/wire/frame"
 	"tapir/wire/ip"
 )
 
-// SetDCB tells the port what DCB has come to.
-func (p *Port) SetDCB(s dcb.State) { p.DCB = s }
+var noDCB dcb.State
+
+// DCB is what DCBX has come to; borrowed.
+func (p *Port) DCB() *dcb.State {
+	if p.dcb == nil {
+		return &noDCB
+	}
+	return p.dcb
+}
+
+// SetDCB tells the port what DCBX has come to. While it is in use, its traffic classes and PFC
+// take the place of those of SetClasses. Functions that share a port take the priorities of
+// protocols alone.
+func (p *Port) SetDCB(s dcb.State, now frame.Time) {
+	p.dcb = nil
+	if s != (dcb.State{}) {
+		p.dcb = &s
+	}
+	var c Classes
+	switch {
+	case s.InUse && !p.Shared():
+		c = Classes{Config: s.Config, TrustDSCP: s.TrustDSCP, DSCP: s.DSCP}
+	case p.fixed != nil:
+		c = *p.fixed
+	}
+	p.useClasses(c, now)
+}
 
 // Prioritize gives a packet, which has no Ethernet header yet, the priority of its
 // protocol, if it has none of its own.

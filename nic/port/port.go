@@ -134,9 +134,6 @@ type Port struct {
 
 	*Line
 
-	// DCB is what the port acts on; see SetDCB.
-	DCB dcb.State
-
 	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
 	link       frame.Link // external, or loop while the port is in loopback
@@ -145,8 +142,10 @@ type Port struct {
 	head       int
 	unreported int // see TakeSent
 	looped     LoopReason
-	classes    *classes // nil: no DCB
-	agreed     Link     // of SetLink
+	dcb        *dcb.State // nil: see DCB
+	fixed      *Classes   // of SetClasses, nil: none
+	classes    *classes   // in use, nil: none
+	agreed     Link       // of SetLink
 	own        Line
 	inlet      *inlet // nil: nothing limits what is received
 }

@@ -189,9 +189,9 @@ func (t *RoCE) Transmit(f *frame.Frame, hop *roce.Hop, now frame.Time) {
 	default:
 		if hop.V1 {
 			o.Type = ib.EtherType
-			o.Prioritize(&t.env.Wire.DCB.RoCE)
+			o.Prioritize(&t.env.Wire.DCB().RoCE)
 		} else {
-			o.Prioritize(&t.env.Wire.DCB.RoCEv2)
+			o.Prioritize(&t.env.Wire.DCB().RoCEv2)
 		}
 		l.Output(o, dst, now)
 	}
@@ -252,9 +252,9 @@ func (t *RoCE) Room() int {
 
 // holds tells whether packets of a hop wait for their traffic class.
 func (t *RoCE) holds(hop *roce.Hop) bool {
-	tagged, pcp, tclass, p := hop.VLAN != 0, hop.SL, hop.TClass, &t.env.Wire.DCB.RoCEv2
+	tagged, pcp, tclass, p := hop.VLAN != 0, hop.SL, hop.TClass, &t.env.Wire.DCB().RoCEv2
 	if hop.V1 {
-		p = &t.env.Wire.DCB.RoCE
+		p = &t.env.Wire.DCB().RoCE
 	}
 	if p.On { // as Prioritize does it
 		if pcp == 0 {

@@ -154,7 +154,7 @@ func (t *TCP) ReportLost(now frame.Time) {
 func (t *TCP) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
 	notes, _ := t.env.Notes.Take()
 	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
-	o.Prioritize(&t.env.Wire.DCB.IWARP)
+	o.Prioritize(&t.env.Wire.DCB().IWARP)
 	if t.Failed {
 		t.env.Wire.Drop(o, nicdrop.Engine, now)
 		return

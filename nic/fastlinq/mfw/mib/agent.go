@@ -69,9 +69,8 @@ func (a *Agent) ids() (chassis, port idWords) {
 	return putID(wire.MACID(wire.ChassisMAC, a.mac)), putID(wire.MACID(wire.PortMAC, a.mac))
 }
 
-// LLDP and DCBX are the protocols' own states, to be looked at.
-func (a *Agent) LLDP() *lldp.Port    { return a.agents }
-func (a *Agent) DCBX() *dcbx.Machine { return a.dcbx }
+// LLDP is the protocol's own state, to be looked at.
+func (a *Agent) LLDP() *lldp.Port { return a.agents }
 
 // SetLink tells whether frames pass the port.
 func (a *Agent) SetLink(up bool, now frame.Time) { a.agents.SetLink(up, now) }

@@ -4,10 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"tapir/nic/buf"
 	"tapir/nic/dcb"
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/nicdrop"
+	"tapir/nic/port"
 	"tapir/nic/settings"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
@@ -221,6 +223,11 @@ func TestDCBErrors(t *testing.T) {
 	c := Config{Hardware: &fastlinq.Config{}, DCB: settings.DCB{Config: dcb.Config{Weight: [8]uint8{30}, TSA: [8]dcb.TSA{dcb.ETS}}}}
 	c = c.withDefaults()
 	if err := c.validate(); err == nil || err.Error() != "tc_bw: the weights of the ETS classes have the sum 30, not 100" {
+		t.Errorf("%v", err)
+	}
+	_, err := New(Config{Name: "n", Hardware: &fastlinq.Config{}, DCB: settings.DCB{TrustDSCP: true}},
+		Env{Pool: buf.NewPool(64, 0), Wire: sink{}, Line: new(port.Line)})
+	if err == nil || err.Error() != "NIC n: prio_pfc, tc_bw and trust are not for functions that share a port" {
 		t.Errorf("%v", err)
 	}
 }

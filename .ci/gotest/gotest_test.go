@@ -104,6 +104,12 @@ func TestRetry(t *testing.T) {
 	}
 }
 
+func TestExactly(t *testing.T) {
+	if got := exactly("TestX/a.b/c_(1)"); got != `^TestX$/^a\.b$/^c_\(1\)$` {
+		t.Error(got)
+	}
+}
+
 func TestChecksCount(t *testing.T) {
 	var b strings.Builder
 	rep := newReport(&b, nil)

@@ -29,7 +29,7 @@ type report struct {
 	mu                      sync.Mutex
 	passed, failed, skipped int
 	flaky                   int // failed, and passed alone
-	failures                map[string]*failure
+	failures                []*failure
 	pkgs                    map[string]*pkg
 	build                   map[string]*strings.Builder
 }
@@ -45,7 +45,7 @@ type pkg struct {
 }
 
 func newReport(w io.Writer, allowed map[string]bool) *report {
-	return &report{w: w, allowed: allowed, failures: map[string]*failure{}, pkgs: map[string]*pkg{},
+	return &report{w: w, allowed: allowed, pkgs: map[string]*pkg{},
 		build: map[string]*strings.Builder{}}
 }
 

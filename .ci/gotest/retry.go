@@ -2,8 +2,8 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -15,38 +15,30 @@ const (
 	retryPasses = 3
 )
 
-// failure is a test, with its subtests, that has failed.
+// failure is a test or subtest that has failed.
 type failure struct {
 	pkg, test string
-	count     int  // failures that the report has counted
 	final     bool // a panic or a data race: a second run proves nothing
 }
 
 // noteFailure remembers the failure of a test or subtest.
 func (r *report) noteFailure(pkg, test, output string) {
-	top, _, _ := strings.Cut(test, "/")
-	key := pkg + " " + top
-	f := r.failures[key]
-	if f == nil {
-		f = &failure{pkg: pkg, test: top}
-		r.failures[key] = f
-	}
-	f.count++
+	f := &failure{pkg: pkg, test: test}
 	for _, mark := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
 		f.final = f.final || strings.Contains(output, mark)
 	}
+	r.failures = append(r.failures, f)
 }
 
 // retry runs the failed tests alone by alone, which tells whether each passes. Those that do
 // are printed and counted as flaky instead of failed.
 func (r *report) retry(alone func(pkg, test string) error) {
 	failures := r.failures
-	r.failures = map[string]*failure{}
+	r.failures = nil
 	if len(failures) > mostRetries {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(failures)) {
-		f := failures[key]
+	for _, f := range failures {
 		if f.final {
 			continue
 		}
@@ -55,8 +47,8 @@ func (r *report) retry(alone func(pkg, test string) error) {
 			continue
 		}
 		r.mu.Lock()
-		r.failed -= f.count
-		r.flaky += f.count
+		r.failed--
+		r.flaky++
 		r.mu.Unlock()
 		fmt.Fprintf(r.w, "flaky %s %s: failed beside other tests, passed %d times of %d alone\n", f.pkg, f.test,
 			retryPasses, retryPasses)
@@ -67,7 +59,7 @@ func (r *report) retry(alone func(pkg, test string) error) {
 func runAlone(dir string, flags []string) func(pkg, test string) error {
 	return func(pkg, test string) error {
 		args := slices.Concat([]string{"test", "-vet", "off", "-count", fmt.Sprint(retryPasses)}, flags,
-			[]string{"-run", "^" + test + "$", pkg})
+			[]string{"-run", exactly(test), pkg})
 		cmd := exec.Command("go", args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -75,4 +67,13 @@ func runAlone(dir string, flags []string) func(pkg, test string) error {
 		}
 		return nil
 	}
+}
+
+// exactly is the pattern of -run for one test or subtest.
+func exactly(test string) string {
+	var all []string
+	for name := range strings.SplitSeq(test, "/") {
+		all = append(all, "^"+regexp.QuoteMeta(name)+"$")
+	}
+	return strings.Join(all, "/")
 }

@@ -271,10 +271,10 @@ func (a *Adapter) detach(d *Device) {
 
 // FLR implements hardware.Device.
 func (a *Adapter) FLR(fn int) {
-	d := a.functions[fn]
-	if d == nil {
+	if a.functions == nil || a.functions[fn] == nil { // without a function nothing has booted
 		return
 	}
+	d := a.functions[fn]
 	d.management.closed = true
 	for e, engine := range a.chips[d.path].Engines {
 		engine.FLR(d.pf)

@@ -1,6 +1,7 @@
 package real
 
 import (
+	"fmt"
 	"testing"
 
 	"tapir/lab/run/result"
@@ -9,20 +10,22 @@ import (
 // Between a fast and a slow NIC a switch loses no frame where it agrees on PAUSE with the
 // fast one, and some where it does not. Above XOFF its queue has room for what the fast
 // one sends in 60 ms, until it has heard that it has to wait. On a busy machine a process
-// may get no processor for longer; then it is tried again.
+// may get no processor for longer, or a sender may be too slow to fill a queue; then it is
+// tried again.
 func TestPauseThroughSwitch(t *testing.T) {
 	for try := range 5 {
-		lost := lostWithPause(t)
-		if lost == 0 {
+		said := pauseOnOneSide(t)
+		if said == "" {
 			return
 		}
-		t.Logf("try %d: %d frames lost with PAUSE", try+1, lost)
+		t.Logf("try %d: %s", try+1, said)
 	}
-	t.Error("frames are lost with PAUSE")
+	t.Error("not once as expected")
 }
 
-// lostWithPause is how many frames were lost where the ends agreed on PAUSE.
-func lostWithPause(t *testing.T) uint64 {
+// pauseOnOneSide has two senders of which one agrees on PAUSE, and says what was not as
+// expected.
+func pauseOnOneSide(t *testing.T) string {
 	t.Helper()
 	r, said := run(t, `
 nodes:
@@ -53,8 +56,8 @@ steps:
 		t.Skip("a kernel without sch_ingress, cls_u32 and act_mirred lets no PAUSE frames pass the links")
 	}
 	with, without := count["s p2_tx_drop_transmit_queue_full"], count["s p3_tx_drop_transmit_queue_full"]
-	if without == 0 || count["a1 tx_pause_duration"] == 0 || count["a2 rx_pause_frames"] != 0 {
-		t.Fatalf("lost with PAUSE: %d, without: %d\n%v", with, without, count)
+	if with > 0 || without == 0 || count["a1 tx_pause_duration"] == 0 || count["a2 rx_pause_frames"] != 0 {
+		return fmt.Sprintf("lost with PAUSE: %d, without: %d\n%v", with, without, count)
 	}
-	return with
+	return ""
 }

@@ -214,7 +214,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"dcb_willing":    {"pfc,app", dcbOf(fastlinq.DCB{Willing: settings.WillingPFC | settings.WillingApp})},
 		"ets_prio_tc":    {"0,1,2,3,4,5,6,7", dcbOf(fastlinq.DCB{PrioTC: []uint8{0, 1, 2, 3, 4, 5, 6, 7}})},
 		"ets_tc_bw":      {"60,40,0,0,0,0,0,0", dcbOf(fastlinq.DCB{Weight: []uint8{60, 40, 0, 0, 0, 0, 0, 0}})},
-		"pfc_prio":       {"3,4", dcbOf(fastlinq.DCB{PFC: []uint8{3, 4}})},
+		"pfc_prio":       {"3,4", dcbOf(fastlinq.DCB{PFC: 1<<3 | 1<<4})},
 		"dcb_app":        {"ethtype:0x8906:3,udp:4791:4", dcbOf(fastlinq.DCB{Apps: []lldp.AppEntry{{Selector: 1, Protocol: 0x8906, Priority: 3}, {Selector: 3, Protocol: 4791, Priority: 4}}})},
 		"dscp_prio":      {"26:3", dcbOf(fastlinq.DCB{DSCP: []settings.DSCPPriority{{DSCP: 26, Priority: 3}}})},
 		"iwarp_port":     {"5000", dcbOf(fastlinq.DCB{IWARPPort: 5000})},

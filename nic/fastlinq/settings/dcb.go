@@ -23,9 +23,9 @@ type DCB struct {
 	Version                dcbx.Version
 	Static                 bool    // no negotiation
 	Willing                Willing // features that take the neighbor's values
+	PFC                    uint8   // bit n: priority n is lossless
 	PrioTC                 []uint8 // eight: the traffic class of each priority; none: all 0
 	Weight                 []uint8 // eight: percent of each traffic class, 0: strict; none: all strict
-	PFC                    []uint8 // lossless priorities
 	Apps                   []wire.AppEntry
 	DSCP                   []DSCPPriority // none: DSCPs don't count
 	TLVs                   []byte         // that the agents tell beside their own
@@ -60,7 +60,7 @@ func (d *DCB) Equal(o *DCB) bool {
 	return d.Agents == o.Agents && d.Interval == o.Interval && d.Hold == o.Hold && d.Credit == o.Credit &&
 		d.Version == o.Version && d.Static == o.Static && d.Willing == o.Willing &&
 		d.IWARPPort == o.IWARPPort && d.Register == o.Register && slices.Equal(d.TLVs, o.TLVs) &&
-		slices.Equal(d.PrioTC, o.PrioTC) && slices.Equal(d.Weight, o.Weight) && slices.Equal(d.PFC, o.PFC) &&
+		slices.Equal(d.PrioTC, o.PrioTC) && slices.Equal(d.Weight, o.Weight) && d.PFC == o.PFC &&
 		slices.Equal(d.Apps, o.Apps) && slices.Equal(d.DSCP, o.DSCP)
 }
 
@@ -82,9 +82,7 @@ func (d *DCB) Values() dcbx.Values {
 			v.Weight[tc], v.TSA[tc] = w, dcb.ETS
 		}
 	}
-	for _, prio := range d.PFC {
-		v.Config.PFC |= 1 << prio
-	}
+	v.Config.PFC = d.PFC
 	return v
 }
 
@@ -172,8 +170,7 @@ func (d *DCB) dcbxRows() []*param.Row {
 			"traffic class of each priority"), &d.PrioTC, dcb.Classes-1),
 		numbers(dcbRow("ets_tc_bw", "eight numbers with commas whose sum is 100, or none",
 			"share of each traffic class in percent, 0 for a strict one"), &d.Weight, 100),
-		numbers(dcbRow("pfc_prio", "priorities from 0 to 7 with commas, or none",
-			"priorities that are lossless by PFC"), &d.PFC, dcb.Classes-1),
+		param.Bits(dcbRow("pfc_prio", "", "priorities that are lossless by PFC"), &d.PFC, 0, true, priorities()...),
 		param.List(dcbRow("dcb_app", "SELECTOR:PROTOCOL:PRIORITY with commas, such as udp:4791:3, with ethtype, tcp, "+
 			"udp, port or dscp, or none", "priorities of applications"), "none", &d.Apps, parseApp, FormatApp),
 		param.List(dcbRow("dscp_prio", "DSCP:PRIORITY with commas, or none",
@@ -182,6 +179,14 @@ func (d *DCB) dcbxRows() []*param.Row {
 		param.Number(dcbRow("iwarp_port", "", "TCP port of the application in the DCBX table whose priority all iWARP "+
 			"traffic takes, 0 for none"), &d.IWARPPort, 0, 0, 65535),
 	}
+}
+
+// priorities are the bits of a set of priorities.
+func priorities() (all []param.Word[uint8]) {
+	for prio := range dcb.Classes {
+		all = append(all, param.Named(strconv.Itoa(prio), uint8(1)<<prio))
+	}
+	return all
 }
 
 // selectors are the names of those of applications.

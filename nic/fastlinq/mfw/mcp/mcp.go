@@ -75,20 +75,20 @@ type MCP struct {
 	port  int
 	hooks Hooks
 
-	queue      []*command // the first is pending
-	seq        uint16
-	history    uint32
+	queue    []*command // the first is pending
+	seq      uint16
+	history  uint32
+	deadline frame.Time
+
+	shadow     [mfw.NumMessages]uint8
 	blocked    bool
 	recovering bool
-	deadline   frame.Time
-
-	shadow [mfw.NumMessages]uint8
-	bypass bool // while UNLOAD_REQ is on its way
+	bypass     bool // while UNLOAD_REQ is on its way
+	tlvWant    bool
 
 	link     linkControl
 	wol      mfw.WoL
 	features mfw.Features
-	tlvWant  bool
 	dcbx     *DCBXSet // what was set; nil: nothing
 	stats    Stats
 }

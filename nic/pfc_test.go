@@ -215,6 +215,11 @@ func TestDCBXBeforeSettings(t *testing.T) {
 	if n := e.n.counter("rx_prio2_pause"); n != 2 {
 		t.Errorf("%d PFC frames of priority 2 are counted, not 2", n)
 	}
+	// What is held is free when the link goes, and that is no PFC frame.
+	e.n.dev.LinkDown(e.w.now)
+	if n := e.n.counter("rx_prio2_pause"); n != 2 || e.n.dev.Wire.Holds(true, 2, false, 0) {
+		t.Errorf("%d PFC frames after the link has gone, or still held", n)
+	}
 }
 
 // Shares that are not 100 percent together are refused, and so are classes of functions that

@@ -32,9 +32,8 @@ func (p *Port) SetLink(l Link, now frame.Time) {
 	if p.classes != nil {
 		p.classes.flow.Speed = l.Speed
 		for prio := range p.classes.holds {
-			if h := &p.classes.holds[prio]; h.Until > now {
-				h.Set(0, now)
-			}
+			h := &p.classes.holds[prio]
+			h.Until = min(h.Until, now)
 		}
 		p.classes.hold(now)
 	}

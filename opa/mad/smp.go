@@ -28,9 +28,10 @@ const (
 )
 
 const (
-	offMKey = 24
-	offDR   = 32 // directed route: source and destination LID
-	offPath = 40 // initial path; entry 0 is not used
+	offSpecific = 6 // hop pointer and hop count
+	offMKey     = 24
+	offDR       = 32 // directed route: source and destination LID
+	offPath     = 40 // initial path; entry 0 is not used
 )
 
 // Attributes of subnet management.
@@ -112,6 +113,15 @@ func (s *SMP) Put(b []byte) {
 	}
 	h.Put(b)
 	be.PutUint64(b[offMKey:], s.MKey)
+}
+
+// EndHere takes the route out of an answer, as if it had made no hop: a program asks
+// its own port so.
+func EndHere(b []byte) {
+	if len(b) >= DirectedHeaderLen && b[1] == ClassSubnDirected {
+		binary.BigEndian.PutUint16(b[offSpecific:], 0)
+		clear(b[offPath : offPath+maxHops])
+	}
 }
 
 // permissive is the permissive LID in the 32-bit form of these attributes.
@@ -212,7 +222,16 @@ type PortInfo struct {
 	MTUCap    uint8     // as MTUCode
 	CapMask3  uint16
 	LocalPort uint8
+	Speed     uint16 // of a lane: supported, enabled and active
+	Width     uint16 // likewise
+	Prefix    uint64 // of the subnet
 }
+
+// Speed25G and Width4X are those of a link of 100 Gbit/s.
+const (
+	Speed25G uint16 = 2
+	Width4X  uint16 = 8
+)
 
 // PortInfoLen is the attribute's length.
 const PortInfoLen = 242
@@ -224,9 +243,15 @@ type portInfoLayout struct {
 	States    uint8 // physical above logical
 	_         [3]byte
 	SMSL      uint8
-	_         [84]byte
+	_         [24]byte
+	Speed     [3]uint16 // supported, enabled, active
+	Width     [3]uint16 // likewise
+	Downgrade [4]uint16 // width: supported, enabled, of transmitter and receiver
+	_         [40]byte
 	SMLID     opa.LID
-	_         [110]byte
+	_         [8]byte
+	Prefix    uint64
+	_         [94]byte
 	CapMask3  uint16
 	_         [13]byte
 	MTUCap    uint8
@@ -239,13 +264,16 @@ type portInfoLayout struct {
 func ParsePortInfo(data []byte) PortInfo {
 	l := decode[portInfoLayout](data)
 	return PortInfo{LID: l.LID, State: PortState(l.States & 15), PhysState: l.States >> 4, SMSL: l.SMSL & 31,
-		SMLID: l.SMLID, CapMask3: l.CapMask3, MTUCap: l.MTUCap & 15, LocalPort: l.LocalPort}
+		SMLID: l.SMLID, CapMask3: l.CapMask3, MTUCap: l.MTUCap & 15, LocalPort: l.LocalPort, Speed: l.Speed[2],
+		Width: l.Width[2], Prefix: l.Prefix}
 }
 
 // Put writes the attribute.
 func (p *PortInfo) Put(b []byte) {
 	encode(b, &portInfoLayout{LID: p.LID, States: p.PhysState<<4 | uint8(p.State)&15, SMSL: p.SMSL & 31,
-		SMLID: p.SMLID, CapMask3: p.CapMask3, MTUCap: p.MTUCap & 15, LocalPort: p.LocalPort})
+		SMLID: p.SMLID, CapMask3: p.CapMask3, MTUCap: p.MTUCap & 15, LocalPort: p.LocalPort, Prefix: p.Prefix,
+		Speed: [3]uint16{p.Speed, p.Speed, p.Speed}, Width: [3]uint16{p.Width, p.Width, p.Width},
+		Downgrade: [4]uint16{p.Width, p.Width, p.Width, p.Width}})
 }
 
 // PKeysPerBlock is the number of P_Keys in one block of a table.

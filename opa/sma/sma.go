@@ -109,11 +109,12 @@ func (a *Agent) get(s *mad.SMP, b []byte, now frame.Time) (int, mad.Status) {
 		n.Put(b)
 		return mad.NodeInfoLen, mad.StatusOK
 	case mad.AttrPortInfo:
-		if s.Modifier != mad.OnePort {
+		if s.Modifier&^1 != mad.OnePort&^1 { // port 0 is the one that is asked
 			return 0, mad.StatusBadValue
 		}
 		p := mad.PortInfo{LID: info.LID, State: info.State, SMSL: info.SMSL, SMLID: info.SMLID,
-			MTUCap: mad.MTUCode(info.MTU), LocalPort: 1}
+			MTUCap: mad.MTUCode(info.MTU), LocalPort: 1, Speed: mad.Speed25G, Width: mad.Width4X,
+			Prefix: gidPrefix}
 		if info.State > mad.PortDown {
 			p.PhysState = mad.PhysLinkUp
 		}

@@ -73,7 +73,8 @@ func TestGet(t *testing.T) {
 	lidRouted := directed(mad.MethodGet, mad.AttrPortInfo, mad.OnePort, 0)
 	lidRouted.Class = mad.ClassSubnLID
 	got, data, _ := ask(t, a, lidRouted, nil)
-	want := mad.PortInfo{State: mad.PortInit, PhysState: mad.PhysLinkUp, MTUCap: 7, CapMask3: mad.CapEthOnFabric, LocalPort: 1}
+	want := mad.PortInfo{State: mad.PortInit, PhysState: mad.PhysLinkUp, MTUCap: 7, CapMask3: mad.CapEthOnFabric, LocalPort: 1,
+		Speed: mad.Speed25G, Width: mad.Width4X, Prefix: gidPrefix}
 	if p := mad.ParsePortInfo(data); p != want || got.Status != 0 {
 		t.Errorf("%+v, status %#x", p, got.Status)
 	}

@@ -34,6 +34,10 @@ const (
 	Oversize                                 // longer than the MTU allows
 	Source                                   // a MAC or IP source address that no station may use
 	Unused                                   // a valid message that the receiver has no use for
+	FCCRC                                    // FCoE: the CRC of the frame of Fibre Channel is wrong
+	FCSource                                 // FCoE: the source is not the address of the frame's S_ID
+	FCExchange                               // FCoE: of an exchange that does not exist
+	FCLogin                                  // FCoE: of a port that is not logged in
 )
 
 func init() {
@@ -43,5 +47,6 @@ func init() {
 		"L4 checksum", "no listener", "backlog full", "TCP sequence", "TCP duplicate",
 		"TCP state", "reassembly full", "neighbor unreachable", "no route", "transmit queue full",
 		"link refused", "injected fault", "host queue full", "no buffer", "oversize",
-		"bad source address", "not used")
+		"bad source address", "not used", "FC CRC", "FC source",
+		"no FC exchange", "no FC login")
 }

@@ -17,7 +17,7 @@ func TestEveryReasonHasAName(t *testing.T) {
 		seen[r.String()] = true
 		want++
 	}
-	if want != Unused+1 {
-		t.Errorf("names up to reason %d, want %d", want-1, Unused)
+	if want != FCLogin+1 {
+		t.Errorf("names up to reason %d, want %d", want-1, FCLogin)
 	}
 }

@@ -29,6 +29,8 @@ const (
 	TagLen = 4
 	// MaxHeaderLen is the length in octets of a header with two tags.
 	MaxHeaderLen = HeaderLen + 2*TagLen
+	// MinPayload is the shortest payload in octets, padding included (IEEE 802.3 clause 4.4).
+	MinPayload = 46
 )
 
 // ErrTruncated reports a frame that ends inside its header.

@@ -51,6 +51,9 @@ func (d *Device) compose(seed uint64, env *Env) error {
 		composeIWARP(d)
 	case verbs.RoCE:
 		composeRoCE(d)
+	case verbs.FCoE:
+		d.FCoE = transport.NewFCoE(d.pool, d.cfg.Secret.For("fcoe").Source(), transport.Env{IP: d.IP, Wire: d.Wire,
+			Notes: &d.Common.Notes, Sched: d.rdma})
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"tapir/nic/settings"
 	"tapir/nic/toe"
 	"tapir/nic/verbs"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -137,7 +138,7 @@ func (c Config) withDefaults() Config {
 			c.MTU = 9000
 		}
 	}
-	c.Queues, c.DCB = cmp.Or(c.Queues, 1), c.DCB.WithDefaults()
+	c.Queues = cmp.Or(c.Queues, 1)
 	c.RDMA.MaxIRD, c.RDMA.MaxORD = cmp.Or(c.RDMA.MaxIRD, settings.MaxReads), cmp.Or(c.RDMA.MaxORD, settings.MaxReads)
 	c.TCP.KeepAlive = cmp.Or(c.TCP.KeepAlive, settings.DefaultKeepAlive)
 	c.TCP.KeepAliveInterval = cmp.Or(c.TCP.KeepAliveInterval, settings.DefaultKeepAliveInterval)
@@ -176,16 +177,13 @@ func (c *Config) validate() error {
 	case c.Frames > Jumbo:
 		return fmt.Errorf("frame mode %d: use wire, gso or jumbo", c.Frames)
 	}
-	if err := c.IWARP.Validate(); err != nil {
-		return err
-	}
 	if c.Hardware == nil {
 		return errors.New("no hardware: give Config.Hardware, such as &fastlinq.Config{}")
 	}
 	if err := c.Hardware.Validate(c.shape()); err != nil {
 		return err
 	}
-	if err := cmp.Or(c.RDMA.Validate(), c.DCB.Validate()); err != nil {
+	if err := cmp.Or(c.IWARP.Validate(), c.RDMA.Validate(), c.DCB.Validate()); err != nil {
 		return err
 	}
 	if len(c.VLANs) > 0 && c.RDMA.Personality != verbs.RoCE {
@@ -237,3 +235,46 @@ func (c *Config) Params() []*param.Row {
 
 // Param is the setting called name (`-` and `_` are the same), or nil.
 func (c *Config) Param(name string) *param.Row { return param.Find(c.Params(), name) }
+
+// Setting is one value for a named setting.
+type Setting struct{ Name, Value string }
+
+// ShowParams describes the named settings and their values.
+func (d *Device) ShowParams() []view.ParamInfo {
+	return view.Params(d.cfg.Params())
+}
+
+// Set changes settings while the NIC runs, all or none. They count for what
+// begins from now on: connections that exist keep theirs.
+func (d *Device) Set(list ...Setting) error {
+	cfg := d.cfg
+	cfg.Hardware = cfg.Hardware.Clone()
+	rows := cfg.Params()
+	for _, s := range list {
+		if r := param.Find(rows, s.Name); r != nil && r.Runtime && r.Host && !d.Host.Exists() {
+			return errNoHost(r)
+		}
+		if err := param.Change(rows, s.Name, s.Value); err != nil {
+			return err
+		}
+	}
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	if err := d.Hardware.Check(cfg.shape(), cfg.Hardware); err != nil {
+		return err
+	}
+	d.cfg = cfg
+	if d.IWARP != nil {
+		d.IWARP.Configure(cfg.IWARP)
+	}
+	d.TCPEngine.SetParams(cfg.TCP.Params)
+	d.tcp.SetSegments()
+	d.Common.Log.SetMsglvl(cfg.Msglvl)
+	d.Wire.SetClasses(cfg.DCB.Values(), d.called)
+	d.Wire.SetPauseLimit(cfg.DCB.PauseLimit)
+	d.PTP.SetFaults(cfg.PTP.Faults())
+	err := d.Hardware.Apply(cfg.shape(), cfg.Hardware, d.called)
+	d.holds = d.Hardware.Holds()
+	return err
+}

@@ -94,13 +94,15 @@ func TestDCB(t *testing.T) {
 		{verbs.IWARP, on + "dcb_willing=app iwarp_port=5001", on + "dcb_app=tcp:5000:5", "untagged"},
 		{verbs.IWARP, on + "dcb_willing=ets iwarp_port=5000", on + "dcb_app=tcp:5000:5", "untagged"},
 		{verbs.IWARP, on + "dcb_willing=app", on + "dcb_app=ethtype:0:3", "pcp 3 vlan 0"},
-		{verbs.IWARP, on + "dcb_willing=app iwarp_port=5000 dscp_prio=10:4,46:5", on + "dcb_app=tcp:5000:5", "untagged dscp 46"},
+		{verbs.IWARP, on + "dcb_willing=app iwarp_port=5000 trust=dscp dscp_prio=10:4,46:5", on + "dcb_app=tcp:5000:5", "untagged dscp 46"},
+		{verbs.IWARP, "dcb_app=port:5000:6 iwarp_port=5000", "", "pcp 6 vlan 0"}, // no DCBX
+		{verbs.RoCE, "dcb_app=udp:4791:3", "", "pcp 3 vlan 0"},
 		{verbs.IWARP, "dcbx=ieee dcbx_static=1 dcb_app=port:5000:6 iwarp_port=5000", "", "pcp 6 vlan 0"},
 		{verbs.IWARP, on + "dcbx_static=1 dcb_willing=app dcb_app=tcp:5000:6 iwarp_port=5000", on + "dcb_app=tcp:5000:5", "pcp 6 vlan 0"},
 		{verbs.IWARP, "lldp=all dcbx=dynamic dcb_willing=all iwarp_port=5000", "lldp=all dcbx=cee dcb_app=tcp:5000:2", "pcp 2 vlan 0"},
 		{verbs.RoCE, "lldp=none", "lldp=none", "untagged"},
 		{verbs.RoCE, on + "dcb_willing=app", on + "dcb_app=udp:4791:3", "pcp 3 vlan 0"},
-		{verbs.RoCE, on + "dcb_willing=app dscp_prio=26:3", on + "dcb_app=udp:4791:3", "untagged dscp 26"},
+		{verbs.RoCE, on + "dcb_willing=app trust=dscp dscp_prio=26:3", on + "dcb_app=udp:4791:3", "untagged dscp 26"},
 	} {
 		w, a, b := dcbPair(t, c.p, c.a, c.b)
 		if got := offered(w, a, b); got != c.look {
@@ -112,13 +114,14 @@ func TestDCB(t *testing.T) {
 // MF-20 MF-21 MF-22 MF-23 MF-24 MF-25 Queues act on traffic classes, shares and lossless priorities; back without a neighbor.
 func TestDCBOfPort(t *testing.T) {
 	w, a, b := dcbPair(t, verbs.IWARP, "lldp=nearest-bridge dcbx=ieee dcb_willing=all",
-		"lldp=nearest-bridge dcbx=ieee ets_prio_tc=0,0,0,1,2,0,0,0 ets_tc_bw=30,30,40,0,0,0,0,0 pfc_prio=3,4")
+		"lldp=nearest-bridge dcbx=ieee prio_tc=3:1,4:2 tc_bw=0:30,1:30,2:40 prio_pfc=3:on,4:on")
 	s := a.dev.Wire.DCB()
 	if s.PrioTC != [8]uint8{3: 1, 4: 2} || s.Weight != [8]uint8{30, 30, 40} || s.PFC != 0x18 || s.TSA[2] != 2 || s.TSA[3] != 0 {
 		t.Errorf("%+v", s.Config)
 	}
 	for name, want := range map[string]string{"local_dcbx": "ieee", "remote_dcbx": "ieee", "oper_dcbx": "ieee",
-		"local_ets_tc_bw": "0,0,0,0,0,0,0,0", "oper_ets_tc_bw": "30,30,40,0,0,0,0,0", "remote_pfc_prio": "3,4", "oper_pfc_prio": "3,4 (willing)"} {
+		"local_tc_bw": "all:0", "oper_tc_bw": "0:30,1:30,2:40", "remote_prio_pfc": "3:on,4:on", "oper_prio_pfc": "3:on,4:on (willing)",
+		"oper_prio_tc": "3:1,4:2 (willing)", "oper_tc_tsa": "0:ets,1:ets,2:ets"} {
 		if got := attribute(t, a.dev.Hardware.(*fastlinq.Device).ShowDCB(), name); got != want {
 			t.Errorf("%s is %s, not %s", name, got, want)
 		}
@@ -148,7 +151,7 @@ func TestDCBOfPort(t *testing.T) {
 	if s := a.dev.Wire.DCB(); s.PFC != 0 || s.Weight != [8]uint8{} {
 		t.Errorf("after the neighbor has said good-bye: %+v", s.Config)
 	}
-	for _, bad := range []string{"ets_tc_bw=30,30,0,0,0,0,0,0", "ets_tc_bw=100", "ets_prio_tc=8,0,0,0,0,0,0,0", "dcb_app=sctp:1:1", "pfc_prio=8", "dscp_prio=64:1", "dcb_app=tcp:1"} {
+	for _, bad := range []string{"tc_bw=0:30,1:30", "tc_bw=100", "prio_tc=0:8", "tc_tsa=0:cbs", "tc_tsa=8:ets", "tc_maxrate=0:1", "tc_maxrate=0:-1G", "dcb_app=sctp:1:1", "prio_pfc=8:on", "dscp_prio=64:1", "dscp_prio=26:3", "dcb_app=dscp:26:3", "dcb_app=tcp:1"} {
 		name, v, _ := strings.Cut(bad, "=")
 		if err := a.dev.Set(Setting{name, v}); err == nil || !strings.HasPrefix(err.Error(), name) && !strings.Contains(err.Error(), " "+name+":") {
 			t.Errorf("%s: %v", bad, err)
@@ -220,5 +223,42 @@ func TestLLDP(t *testing.T) {
 	w.run(time.Millisecond)
 	if got := b.dev.Common.Drops[drop.Malformed]; got != 1 {
 		t.Errorf("%d malformed LLDPDUs were dropped", got)
+	}
+}
+
+// The link partner of a NIC that negotiates with nobody is the one that an LLDP neighbor tells in its
+// MAC/PHY TLV; the speed of the link stays. What the NIC tells there of itself is what it advertises.
+// Without the neighbor it is the partner of before.
+func TestPartnerByLLDP(t *testing.T) {
+	w, a, b := twoNICs(t, Config{Hardware: &fastlinq.Config{}})
+	var told *lldpdu.MACPHY
+	w.lose = func(from *node, f []byte) bool {
+		if p := lldpOf(f); p != nil && from == a {
+			told = p.MACPHY
+		}
+		return false
+	}
+	partner := func() string {
+		l := a.dev.ShowEthtool().Link
+		var names []string
+		for _, m := range l.Partner.Modes {
+			names = append(names, m.Name)
+		}
+		return fmt.Sprintf("%d Mb/s, %s, pause %v %v", l.Speed, strings.Join(names, " "), l.Partner.Pause, l.Partner.AsymPause)
+	}
+	before := partner()
+	configure(t, a, "lldp=nearest-bridge")
+	configure(t, b, "lldp=nearest-bridge link_advertise=1G,40G pause=auto-rx")
+	w.run(2 * time.Second)
+	if got := partner(); got != "100000 Mb/s, 40000baseSR4/Full 1000baseX/Full, pause true true" {
+		t.Errorf("the partner is %s, before %s", got, before)
+	}
+	if want := (lldpdu.MACPHY{Supported: true, Enabled: true, Advertised: 0x8024}); told == nil || *told != want { // others, 1000BASE-X, symmetric pause
+		t.Errorf("the NIC tells %+v", told)
+	}
+	configure(t, b, "lldp=none")
+	w.run(time.Second)
+	if got := partner(); got != before {
+		t.Errorf("after good-bye the partner is %s, before %s", got, before)
 	}
 }

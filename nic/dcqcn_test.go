@@ -1,13 +1,16 @@
 package nic
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
+	"tapir/nic/fastlinq"
 	"tapir/nic/roce/dcqcn"
 	"tapir/nic/verbs"
 	"tapir/nic/verbs/qpattr"
 	"tapir/wire/ether"
+	"tapir/wire/frame"
 	"tapir/wire/ib"
 	"tapir/wire/ip"
 )
@@ -157,4 +160,94 @@ func TestLimitersRunOut(t *testing.T) {
 	if i := a.dev.ShowRoCEQP(); i[len(i)-1].Num != next.qp.QPN() || i[len(i)-1].Rate != 100_000 {
 		t.Errorf("%+v", i[len(i)-1])
 	}
+}
+
+// With rate limiters the Ethernet function shares the queue of the first queue pair: alone it has
+// that one's rate, and beside it each sends a frame in turn. Other queue pairs have rates of their
+// own. Without a first queue pair nothing limits it.
+//
+// RD-25
+func TestEthernetSharesTheFirstQueue(t *testing.T) {
+	const mbps, frames, size = 800, 40, 1000
+	w := newWorld(t)
+	h := &hostSide{w: w, room: 1000, held: map[netip.AddrPort]bool{}}
+	a := &node{w: w, room: 1000}
+	cfg := func(name, addr string) (c Config) {
+		c = roceConfig()
+		c.Name, c.Addrs, c.RDMA.DCQCN = name, prefixes(addr, "fd00::"+addr[7:8]+"/64"), dcqcn.Params{Enable: true, MaxRate: mbps}
+		c.Hardware = &fastlinq.Config{}
+		return c
+	}
+	w.attach(a, cfg("nic0", "10.0.0.1/24"), Env{Pool: w.pool, Wire: a, Host: h, Reserver: h})
+	b := w.nic(cfg("nic1", "10.0.0.2/24"))
+	a.dev.LinkUp(w.now)
+	b.dev.LinkUp(w.now)
+	w.run(time.Millisecond)
+	type ends [2]*roceEnd
+	pair := func() (p ends) {
+		p = ends{roceEndOn(t, a, qpattr.RC, 3), roceEndOn(t, b, qpattr.RC, 3)}
+		p[0].move(t, p[1])
+		p[1].move(t, p[0])
+		return p
+	}
+	// send has the operating system send frames while queue pairs are busy. It returns the time
+	// between two of its frames, and the rate of each queue pair while it sent, in Mb/s.
+	send := func(pairs ...ends) (gap time.Duration, rates []float64) {
+		a.all = nil
+		for _, p := range pairs {
+			for range 10 {
+				_, err := p[0].qp.PostSend(verbs.SendWR{Opcode: verbs.OpWrite, SGEs: p[0].sge(0, 8192), RemoteAddr: p[1].mr.Addr(),
+					RKey: p[1].mr.RKey()})
+				must(t, err)
+			}
+		}
+		for range frames {
+			f := w.pool.Get(size)
+			ether.Header{Dst: b.dev.Config().MAC, Src: a.dev.Config().MAC, Type: 0x88b5}.Put(f.Extend(size))
+			a.dev.Receive(frame.Host, []*frame.Frame{f}, w.now)
+		}
+		w.run(10 * time.Millisecond)
+		var at []frame.Stamp
+		octets := map[uint32]int{}
+		for _, r := range a.all {
+			switch {
+			case r.Port != frame.Wire || r.Dir != frame.Outbound || len(at) == frames:
+			case len(r.Data) == size:
+				at = append(at, r.System)
+			case len(r.Data) > size:
+				octets[ib.ParseBTH(r.Data[ether.HeaderLen+28:]).DestQP] += len(r.Data) + 24
+			}
+		}
+		if len(at) != frames {
+			t.Fatalf("%d of %d frames left", len(at), frames)
+		}
+		took := time.Duration(at[frames-1] - at[0])
+		for _, p := range pairs {
+			rates = append(rates, float64(octets[p[1].qp.QPN()])*8e3/float64(took))
+		}
+		return took / (frames - 1), rates
+	}
+	is := func(what string, gap time.Duration, first, second float64, pairs ...ends) {
+		t.Helper()
+		got, rates := send(pairs...)
+		for i, want := range []float64{first, second}[:len(pairs)] {
+			if rates[i] < want*0.97 || rates[i] > want*1.03 {
+				t.Errorf("%s: %.0f Mb/s, not %.0f", what, rates[i], want)
+			}
+		}
+		if got != gap {
+			t.Errorf("%s: a frame each %v, not %v", what, got, gap)
+		}
+	}
+	// What 1024 octets take, which are a frame and its gap, and those of a packet of 1108.
+	const own, both = 1024 * 8 * time.Second / (mbps * 1e6), (1024 + 1108) * 8 * time.Second / (mbps * 1e6)
+	is("no queue pair", 0, 0, 0)
+	x, y := pair(), pair()
+	is("alone", own, 0, 0)
+	is("beside the first queue pair", both, mbps*1108/2132., 0, x)
+	is("beside both", both, mbps*1108/2132., mbps, x, y)
+	must(t, x[0].qp.Destroy())
+	is("the first queue pair is gone", 0, 0, 0)
+	x = pair()
+	is("another is the first", both, mbps*1108/2132., 0, x)
 }

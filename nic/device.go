@@ -13,10 +13,10 @@ import (
 	"errors"
 	"fmt"
 
+	"tapir/nic/cm"
 	"tapir/nic/hostfn"
 	"tapir/nic/pacing"
 	"tapir/nic/port"
-	"tapir/nic/settings"
 	"tapir/nic/show"
 	"tapir/nic/timer"
 	"tapir/nic/transport"
@@ -63,8 +63,6 @@ func New(cfg Config, env Env) (*Device, error) {
 		return nil, errors.New("nic: Env needs a Pool and a Wire link")
 	case (env.Host == nil) != (env.Reserver == nil):
 		return nil, errors.New("nic: Env needs both of Host and Reserver, or neither")
-	case env.Line != nil && cfg.DCB != (settings.DCB{}):
-		return nil, fmt.Errorf("NIC %s: prio_pfc, tc_bw and trust are not for functions that share a port", cfg.Name)
 	}
 	if env.Host == nil {
 		if err := cfg.needHost(); err != nil {
@@ -82,7 +80,8 @@ func New(cfg Config, env Env) (*Device, error) {
 	d := &Device{cfg: cfg, pool: env.Pool, permanent: cfg.MAC, os: hostfn.None{}}
 	d.Common = port.Common{PHC: phc, System: env.Clock}
 	d.Wire = port.New(&d.Common, frame.Wire, env.Wire, env.Line)
-	d.Wire.SetClasses(port.Classes{Config: cfg.DCB.Config, TrustDSCP: cfg.DCB.TrustDSCP}, 0)
+	d.Wire.SetClasses(cfg.DCB.Values(), 0)
+	d.Wire.SetPauseLimit(cfg.DCB.PauseLimit)
 	d.Host = port.New(&d.Common, frame.Host, env.Host, nil)
 	d.rdma = d.Wire.Sched.Port().Child(true).Class(0).Child(true)
 	if err := d.compose(seed, &env); err != nil {
@@ -120,14 +119,15 @@ func (d *Device) Poll(now frame.Time) frame.Time {
 	d.Wire.Flush(now)
 	second := d.os.Poll(now)
 	if d.Wire.Flow.Tx || d.Wire.PFC() {
-		second = min(second, d.Wire.Relieve(d.os.Fill(), d.cfg.MAC, d.pool, now))
+		second = min(second, d.Wire.Relieve(d.os.Fill(), d.os.Buffers(), d.cfg.MAC, d.pool, now))
 	}
 	d.tcp.ReportLost(now)
 	next := d.PTP.Poll(now) // before what fills the link
 	if d.IWARP != nil {
 		d.IWARP.Poll(now)
 	}
-	next = min(next, d.TCPEngine.Poll(now), d.errFlush.Poll(d.Verbs, now), d.Hardware.Sent(d.Wire.TakeSent(), now))
+	next = min(next, d.TCPEngine.Poll(now), d.FCoE.Poll(now), d.errFlush.Poll(d.Verbs, now),
+		d.Hardware.Sent(d.Wire.TakeSent(), now))
 	switch {
 	case d.IWARP != nil:
 		next = min(next, d.IWARP.Deadline())
@@ -162,3 +162,51 @@ func (d *Device) TxDone(id uint64, at, now frame.Time) (again bool) {
 
 // SetTracer hands every frame that passes a port to t from now on; nil stops.
 func (d *Device) SetTracer(t frame.Tracer) { d.Common.SetTracer(d.Hardware.SetTracer(t)) }
+
+// Shutdown begins the orderly end: nothing is accepted any more and every
+// connection is closed, what is queued being sent first. Poll and Receive go
+// on until Idle.
+func (d *Device) Shutdown(now frame.Time) {
+	d.begin(now)
+	d.stopped = true
+	d.FCoE.Stop(now)
+	for _, l := range append([]*cm.Listener(nil), d.CM.Listeners()...) {
+		l.Close()
+	}
+	for _, id := range append([]*cm.ID(nil), d.CM.IDs()...) {
+		switch id.State() {
+		case cm.Connected:
+			_ = id.Disconnect(false, now) // an ID that is ending already stays so
+		case cm.Connecting, cm.Requested, cm.Accepting:
+			_ = id.Disconnect(true, now)
+		}
+	}
+}
+
+// Abort resets the connections that Shutdown has not closed: no peer is left waiting.
+func (d *Device) Abort(now frame.Time) {
+	d.begin(now)
+	for _, id := range append([]*cm.ID(nil), d.CM.IDs()...) {
+		_ = id.Disconnect(true, now) // one that is closed already stays so
+	}
+}
+
+// Stopped reports whether Shutdown was called.
+func (d *Device) Stopped() bool { return d.stopped }
+
+// Idle reports whether no connection is open, except those that only wait
+// for stray segments (TIME-WAIT), and nothing waits to be sent.
+func (d *Device) Idle() bool {
+	s := d.TCPEngine.Stats()
+	return s.Open == s.TimeWait && d.Wire.Waiting() == 0 && d.os.Waiting() == 0 && !d.Verbs.Pending() &&
+		d.FCoE.Idle()
+}
+
+// Close ends the NIC with its hardware, and returns what hinders it. A second call does nothing.
+func (d *Device) Close(now frame.Time) error {
+	d.begin(now)
+	err := d.Hardware.Close(now)
+	d.Wire.Leave()
+	d.rdma.Parent().Parent().Remove()
+	return err
+}

@@ -105,7 +105,7 @@ func (x *functions) attach(i, port int, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s.Enter(d, npar.Parts{Station: &d.IP.MAC, Wire: d.Wire})
+	s.Enter(d, npar.Parts{Station: &d.IP.MAC, Wire: d.Wire, Owns: d.IP.Listens})
 	x.devs = append(x.devs[:min(i, len(x.devs))], append([]*Device{d}, x.devs[min(i+1, len(x.devs)):]...)...)
 	d.LinkUp(x.now)
 	x.rest()

@@ -18,8 +18,8 @@ func (d *Device) attach(env *Env) (err error) {
 	}
 	d.Hardware, err = device.Attach(env.Function, hardware.Env{
 		NIC: below{d}, Shape: d.cfg.shape(), Config: d.cfg.Hardware, Port: env.Port, Verbs: d.Verbs,
-		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System,
-		PF: d.rdma.Parent().Parent(), LimitReceived: d.Wire.LimitReceived,
+		Log: &d.Common.Log, Pool: d.pool, System: d.Common.System, Ethernet: transport.NewEthernet(d.Wire, d.RoCE),
+		PF: d.rdma.Parent().Parent(), LimitReceived: d.Wire.LimitReceived, TCP: d.TCPEngine,
 		Host: env.Host, Second: env.Second, Laser: env.Laser, Tagged: env.Tagged, DCB: d.Wire.SetDCB,
 	})
 	if err != nil {
@@ -32,6 +32,7 @@ func (d *Device) attach(env *Env) (err error) {
 		d.roce.MAD = d.Hardware.MAD
 	}
 	d.TCPEngine.SetIsles(d.Hardware.Isles())
+	d.FCoE.Attach(d.Hardware.FCoE())
 	d.os, d.holds = d.Hardware.Host(), d.Hardware.Holds()
 	return nil
 }
@@ -40,7 +41,7 @@ func (d *Device) attach(env *Env) (err error) {
 func (c *Config) shape() hardware.Shape {
 	return hardware.Shape{Name: c.Name, MAC: c.MAC, MTU: c.MTU, VLAN: c.VLAN, Queues: c.Queues,
 		Superframes: c.Frames != Wire,
-		RSSKey:      c.Secret.For("rss"), RDMA: c.RDMA.Personality}
+		RSSKey:      c.Secret.For("rss"), RDMA: c.RDMA.Personality, Classes: c.DCB.Admin}
 }
 
 // below is the NIC as its hardware calls it.
@@ -119,6 +120,9 @@ func (b below) Drop(p frame.Port, f *frame.Frame, r frame.DropReason) {
 	b.port(p).Drop(port.Out{Frame: f}, r, b.Now())
 }
 
+// Buffer implements hostfn.NIC.
+func (b below) Buffer(f *frame.Frame) (i uint8, size int) { return b.d.Wire.Buffer(f) }
+
 // Dropped implements hostfn.NIC.
 func (b below) Dropped(p frame.Port, f *frame.Frame, r frame.DropReason) {
 	b.d.Common.Drops.Count(r)
@@ -146,6 +150,9 @@ func (b below) Opened(packet []byte, off frame.Offload) { b.d.tcp.Opened(packet,
 
 // MAD implements hardware.NIC.
 func (b below) MAD(h ether.Header, packet []byte) { b.d.roce.Managed(h, packet, b.Now()) }
+
+// FCoE implements hardware.NIC.
+func (b below) FCoE(h ether.Header, body []byte) { b.d.FCoE.Receive(h, body, b.Now()) }
 
 // TakeEtherType implements hardware.NIC.
 func (b below) TakeEtherType(typ uint16,

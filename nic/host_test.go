@@ -260,22 +260,35 @@ func hostNIC(t testing.TB, queues int) (d *device, pass func(p frame.Port)) {
 	b := ether.Header{Dst: d.cfg.MAC, Src: ether.Addr{2, 0, 0, 0, 0, 9}, Type: ether.TypeIPv4}.AppendTo(nil)
 	b = append(b, segment(peer4, nic4, tcp.Header{SrcPort: 5, DstPort: 8, Flags: tcp.ACK}, make([]byte, 1460))...)
 	batch := make([]*frame.Frame, 32)
+	now := frame.Time(1)
 	return d, func(p frame.Port) {
+		now = now.Add(100 * time.Microsecond)
 		for i := range batch {
 			batch[i] = pool.Get(len(b))
 			batch[i].Append(b)
 		}
-		d.Receive(p, batch, 1)
-		d.Poll(1)
+		d.Receive(p, batch, now)
+		d.Poll(now)
 	}
 }
 
 func TestHostForwardingAllocatesNothing(t *testing.T) {
 	for _, p := range []frame.Port{frame.Wire, frame.Host} {
-		_, pass := hostNIC(t, 4)
-		pass(p)
-		if n := testing.AllocsPerRun(100, func() { pass(p) }); n != 0 {
-			t.Errorf("%v: %v allocations", p, n)
+		for _, set := range []Setting{{"trust", "pcp"}, {"tc_bw", "0:60,3:40"}, {"prio_pfc", "0:on"}, {"tc_maxrate", "0:1000G"}} {
+			d, pass := hostNIC(t, 4)
+			if err := d.Set(set); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				pass(p)
+			}
+			left := d.Wire.Frames[frame.Outbound].Packets
+			if n := testing.AllocsPerRun(100, func() { pass(p) }); n != 0 {
+				t.Errorf("%v with %s=%s: %v allocations", p, set.Name, set.Value, n)
+			}
+			if left = d.Wire.Frames[frame.Outbound].Packets - left; p == frame.Host && left < 32*100 {
+				t.Errorf("with %s=%s %d frames left", set.Name, set.Value, left)
+			}
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestPFParams(t *testing.T) {
 		{RDMA{NumSRQs: 32769}, "num_srqs 32769: the hardware has 32768"},
 		{RDMA{Limits: verbs.Limits{MaxCNQ: 65}}, "max_cnq 65: the hardware has 64"},
 		{RDMA{NumQPs: -1}, "negative"},
-		{RDMA{Personality: 7}, "use iwarp, roce or eth"},
+		{RDMA{Personality: 7}, "use iwarp, roce, eth, iscsi or fcoe"},
 	} {
 		_, err := newNIC(Config{Name: "nicX", Addrs: prefixes("10.0.0.1/24"), RDMA: c.rdma},
 			Env{Pool: w.pool, Wire: &node{w: w}})

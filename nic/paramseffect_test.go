@@ -21,6 +21,7 @@ import (
 	"tapir/nic/fastlinq/qede"
 	"tapir/nic/fastlinq/selftest"
 	"tapir/nic/fastlinq/settings"
+	faststorage "tapir/nic/fastlinq/storage"
 	"tapir/nic/hostfn"
 	"tapir/nic/iwarp"
 	"tapir/nic/linkmode"
@@ -45,6 +46,7 @@ func TestParametersReachTheirFields(t *testing.T) {
 		ones[i] = 1
 	}
 	roceCC := func(p dcqcn.Params) Config { return Config{RDMA: RDMA{DCQCN: p}} }
+	adminOf := func(a dcb.Admin) Config { return Config{DCB: nicsettings.DCB{Admin: a}} }
 	dcbOf := func(d fastlinq.DCB) Config { return Config{Hardware: &fastlinq.Config{DCB: d}} }
 	limits := func(l verbs.Limits) Config { return Config{RDMA: RDMA{Limits: l}} }
 	want := map[string]struct {
@@ -112,9 +114,16 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"ptp_tx_duplicate":          {"40", Config{PTP: PTP{TxDuplicate: 40}}},
 		"ptp_tx_delay_by":           {"50ms", Config{PTP: PTP{TxDelayBy: 50 * time.Millisecond}}},
 		"pkeys":                     {"0x8001,0xffff", Config{RDMA: RDMA{PKeys: []uint16{0x8001, 0xffff}}}},
-		"prio_pfc":                  {"3:on", Config{DCB: nicsettings.DCB{Config: dcb.Config{PFC: 8}}}},
-		"tc_bw":                     {"0:30,1:70", Config{DCB: nicsettings.DCB{Config: dcb.Config{Weight: [8]uint8{30, 70}, TSA: [8]dcb.TSA{dcb.ETS, dcb.ETS}}}}},
-		"trust":                     {"dscp", Config{DCB: nicsettings.DCB{TrustDSCP: true}}},
+		"prio_pfc":                  {"3:on", adminOf(dcb.Admin{Port: dcb.Port{Config: dcb.Config{PFC: 8}}})},
+		"prio_tc":                   {"3:1", adminOf(dcb.Admin{Port: dcb.Port{Config: dcb.Config{PrioTC: [8]uint8{3: 1}}}, Mapped: true})},
+		"tc_tsa":                    {"0:ets", adminOf(dcb.Admin{Port: dcb.Port{Config: dcb.Config{TSA: [8]dcb.TSA{dcb.ETS}}}, Selected: true})},
+		"tc_bw":                     {"0:30,1:70", adminOf(dcb.Admin{Port: dcb.Port{Config: dcb.Config{Weight: [8]uint8{30, 70}}}})},
+		"tc_maxrate":                {"1:2500M", adminOf(dcb.Admin{Port: dcb.Port{MaxRate: [8]uint32{1: 2_500_000}}})},
+		"trust":                     {"dscp", adminOf(dcb.Admin{Port: dcb.Port{TrustDSCP: true}})},
+		"prio_buffer":               {"3:1", adminOf(dcb.Admin{Port: dcb.Port{Buffers: dcb.Buffers{Mapped: true, Prio: [8]uint8{3: 1}}}})},
+		"buffer_size":               {"3:1M", adminOf(dcb.Admin{Port: dcb.Port{Buffers: dcb.Buffers{Size: [8]uint32{3: 1 << 20}}}})},
+		"pfc_prevention_tout":       {"100ms", Config{DCB: nicsettings.DCB{PauseLimit: 100 * time.Millisecond}}},
+		"dscp_prio":                 {"26:3", adminOf(dcb.Admin{Port: dcb.Port{DSCP: &dcb.DSCPTable{26: 8 | 3}}})},
 		"roce_enable_dcqcn":         {"1", roceCC(dcqcn.Params{Enable: true})},
 		"notification_point":        {"0", roceCC(dcqcn.Params{NoNotification: true})},
 		"reaction_point":            {"0", roceCC(dcqcn.Params{NoReaction: true})},
@@ -212,15 +221,38 @@ func TestParametersReachTheirFields(t *testing.T) {
 		"dcbx":           {"cee", dcbOf(fastlinq.DCB{Version: dcbx.CEE})},
 		"dcbx_static":    {"1", dcbOf(fastlinq.DCB{Static: true})},
 		"dcb_willing":    {"pfc,app", dcbOf(fastlinq.DCB{Willing: settings.WillingPFC | settings.WillingApp})},
-		"ets_prio_tc":    {"0,1,2,3,4,5,6,7", dcbOf(fastlinq.DCB{PrioTC: []uint8{0, 1, 2, 3, 4, 5, 6, 7}})},
-		"ets_tc_bw":      {"60,40,0,0,0,0,0,0", dcbOf(fastlinq.DCB{Weight: []uint8{60, 40, 0, 0, 0, 0, 0, 0}})},
-		"pfc_prio":       {"3,4", dcbOf(fastlinq.DCB{PFC: 1<<3 | 1<<4})},
 		"dcb_app":        {"ethtype:0x8906:3,udp:4791:4", dcbOf(fastlinq.DCB{Apps: []lldp.AppEntry{{Selector: 1, Protocol: 0x8906, Priority: 3}, {Selector: 3, Protocol: 4791, Priority: 4}}})},
-		"dscp_prio":      {"26:3", dcbOf(fastlinq.DCB{DSCP: []settings.DSCPPriority{{DSCP: 26, Priority: 3}}})},
 		"iwarp_port":     {"5000", dcbOf(fastlinq.DCB{IWARPPort: 5000})},
 		"auto_recover":   {"1", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{AutoRecover: true}}}},
 		"grace_period":   {"1m", Config{Hardware: &fastlinq.Config{Health: fastlinq.Health{Grace: time.Minute}}}},
 		"fw_load_policy": {"flash", Config{Hardware: &fastlinq.Config{Firmware: fastlinq.Firmware{Policy: settings.LoadFlash}}}},
+
+		"fcoe_is_target":               {"1", fcoeOf(settings.FCoE{Params: faststorage.Params{Target: true}})},
+		"fcoe_num_cons":                {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{Conns: 7}})},
+		"fcoe_num_tasks":               {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{Tasks: 7}})},
+		"fcoe_conn_tasks":              {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{ConnTasks: 7}})},
+		"fcoe_sq_num_pbl_pages":        {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{SQPages: 7}})},
+		"fcoe_num_cqs":                 {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{Queues: 7}})},
+		"fcoe_cq_num_entries":          {"77", fcoeOf(settings.FCoE{Params: faststorage.Params{CQEntries: 77}})},
+		"fcoe_rq_num_entries":          {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{RQEntries: 7}})},
+		"fcoe_cmdq_num_entries":        {"7", fcoeOf(settings.FCoE{Params: faststorage.Params{CmdQEntries: 7}})},
+		"fcoe_mtu":                     {"700", fcoeOf(settings.FCoE{MTU: 700})},
+		"iscsi_is_target":              {"1", iscsiOf(settings.ISCSI{Params: faststorage.Params{Target: true}})},
+		"iscsi_num_cons":               {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{Conns: 7}})},
+		"iscsi_num_tasks":              {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{Tasks: 7}})},
+		"iscsi_conn_tasks":             {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{ConnTasks: 7}})},
+		"iscsi_num_sq_pages_in_ring":   {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{SQPages: 7}})},
+		"iscsi_num_uhq_pages_in_ring":  {"7", iscsiOf(settings.ISCSI{UHQPages: 7})},
+		"iscsi_num_queues":             {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{Queues: 7}})},
+		"iscsi_cq_num_entries":         {"77", iscsiOf(settings.ISCSI{Params: faststorage.Params{CQEntries: 77}})},
+		"iscsi_rq_num_entries":         {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{RQEntries: 7}})},
+		"iscsi_cmdq_num_entries":       {"7", iscsiOf(settings.ISCSI{Params: faststorage.Params{CmdQEntries: 7}})},
+		"iscsi_max_fin_rt":             {"7", iscsiOf(settings.ISCSI{MaxFinRT: 7})},
+		"iscsi_ka_max_probe_cnt":       {"7", iscsiOf(settings.ISCSI{KAMaxProbes: 7})},
+		"iscsi_tos":                    {"7", iscsiOf(settings.ISCSI{TOS: 7})},
+		"iscsi_two_msl_timer":          {"7s", iscsiOf(settings.ISCSI{TwoMSL: 7 * time.Second})},
+		"iscsi_tx_sws_timer":           {"7s", iscsiOf(settings.ISCSI{TxSWS: 7 * time.Second})},
+		"iscsi_half_way_close_timeout": {"7s", iscsiOf(settings.ISCSI{HalfWayClose: 7 * time.Second})},
 	}
 	for _, p := range allParams() {
 		w, ok := want[p.Name]
@@ -432,3 +464,9 @@ func TestObjectLimits(t *testing.T) {
 		}
 	}
 }
+
+// fcoeOf has parameters of the FCoE function, iscsiOf those of the iSCSI function.
+func fcoeOf(f settings.FCoE) Config { return Config{Hardware: &fastlinq.Config{FCoE: f}} }
+
+// iscsiOf has them.
+func iscsiOf(i settings.ISCSI) Config { return Config{Hardware: &fastlinq.Config{ISCSI: i}} }

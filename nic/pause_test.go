@@ -7,6 +7,7 @@ import (
 	"tapir/nic/fastlinq"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/nicdrop"
+	"tapir/nic/settings"
 	"tapir/wire/drop"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -106,6 +107,20 @@ func (h slowHost) Transmit(f *frame.Frame) {
 	h.hostSide.Transmit(f)
 }
 
+// slowNIC is a NIC with a short receive queue, to which e sends from now on. Its operating system
+// takes a frame for each of the slow side's room.
+func (e *ethernetHost) slowNIC(d settings.DCB) (n *node, slow *hostSide) {
+	slow = &hostSide{w: e.w, held: e.h.held}
+	n = &node{w: e.w, room: 64}
+	e.w.attach(n, Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24"), DCB: d,
+		Hardware: &fastlinq.Config{Ethernet: fastlinq.Ethernet{RxRing: 128}}},
+		Env{Pool: e.w.pool, Wire: n, Host: slowHost{slow}, Reserver: slow})
+	n.dev.LinkUp(e.w.now)
+	e.s.mac = n.dev.cfg.MAC
+	e.w.run(time.Millisecond)
+	return n, slow
+}
+
 // Between a fast sender and a NIC whose operating system is slow no frame is lost
 // where the two agree on PAUSE, and some are where they do not: what fills a
 // receive queue stops the sender, and what drains it lets it go on.
@@ -119,16 +134,10 @@ func TestPauseLosesNothing(t *testing.T) {
 		{[]string{"partner_pause", "none"}, false}} {
 		pause, lossless := c.set[1], c.lossless
 		e := newEthernetHost(t, Config{})
-		slow := &hostSide{w: e.w, held: e.h.held}
-		n := &node{w: e.w, room: 64}
-		e.w.attach(n, Config{Name: "nic1", Addrs: prefixes("10.0.0.3/24"),
-			Hardware: &fastlinq.Config{Ethernet: fastlinq.Ethernet{RxRing: 128}}}, Env{Pool: e.w.pool, Wire: n, Host: slowHost{slow}, Reserver: slow})
-		n.dev.LinkUp(e.w.now)
+		n, slow := e.slowNIC(settings.DCB{})
 		if err := n.dev.Set(Setting{c.set[0], pause}); err != nil {
 			t.Fatal(err)
 		}
-		e.s.mac = n.dev.cfg.MAC // to whom flood sends
-		e.w.run(time.Millisecond)
 		const frames = 1200
 		for left := frames; left > 0 || len(slow.got) < frames && e.w.now < frame.Time(time.Hour+time.Second); {
 			k := min(left, 200-e.n.dev.Netdev(0).Waiting(), 20)
@@ -144,6 +153,70 @@ func TestPauseLosesNothing(t *testing.T) {
 		}
 		if sent, got := n.counter("tx_pause_frames"), e.n.counter("rx_pause_frames"); lossless != (sent > 2) || sent != got {
 			t.Errorf("%s: %d PAUSE frames, %d received", pause, sent, got)
+		}
+	}
+}
+
+// A NIC whose operating system reads nothing pauses the other end for pfc_prevention_tout at
+// most, by PAUSE or PFC: it warns after 85 % of that, and then drops what it has no room for.
+// Once its queues are empty it may pause again. Without the setting the pause does not end.
+func TestPauseStorm(t *testing.T) {
+	const limit = 100 * time.Millisecond
+	for _, pfc := range []bool{false, true} {
+		for _, on := range []bool{true, false} {
+			d := settings.DCB{}
+			if pfc {
+				d.PFC = 1 << 0
+			}
+			e := newEthernetHost(t, Config{DCB: d})
+			if on {
+				d.PauseLimit = limit
+			}
+			n, dead := e.slowNIC(d)
+			fill := func() {
+				for range 40 {
+					e.flood(20)
+					e.w.run(100 * time.Microsecond)
+				}
+			}
+			events := func(name string) uint64 {
+				if !on {
+					return 0
+				}
+				return n.counter("tx_pause_storm_" + name + "_events")
+			}
+			lost := func() uint64 { return n.dev.Drops()[drop.HostQueue] }
+
+			fill()
+			e.w.run(80 * time.Millisecond)
+			if lost() != 0 || events("warning") != 0 {
+				t.Errorf("pfc %v, limit %v: %d frames lost, %d warnings after 80 ms", pfc, on, lost(), events("warning"))
+			}
+			e.w.run(10 * time.Millisecond)
+			warned := uint64(0)
+			if on {
+				warned = 1
+			}
+			if events("warning") != warned || events("error") != 0 {
+				t.Errorf("pfc %v, limit %v: %d warnings, %d storms after 90 ms", pfc, on, events("warning"), events("error"))
+			}
+			e.w.run(20 * time.Millisecond)
+			fill()
+			if events("error") != warned || on != (lost() > 0) {
+				t.Errorf("pfc %v, limit %v: %d storms, %d frames lost", pfc, on, events("error"), lost())
+			}
+			dead.room = 1 << 20
+			e.w.run(10 * time.Millisecond)
+			dead.room = 0
+			before := lost()
+			for range 5 {
+				e.flood(20)
+				e.w.run(100 * time.Microsecond)
+			}
+			e.w.run(80 * time.Millisecond)
+			if lost() != before || events("error") != warned {
+				t.Errorf("pfc %v, limit %v: %d frames lost in the next pause", pfc, on, lost()-before)
+			}
 		}
 	}
 }

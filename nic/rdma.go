@@ -38,7 +38,7 @@ func (d *Device) newVerbs() error {
 	d.GIDs.SetV2Only(r.GIDsV2)
 	d.GIDs.SetNetdev(cmp.Or(d.cfg.Iface, d.cfg.Name))
 	d.readdress(d.cfg.Addrs)
-	if r.Personality == verbs.Ethernet {
+	if !r.Personality.RDMA() {
 		return nil
 	}
 	return d.Verbs.Start(r.DesiredCNQs)
@@ -48,6 +48,7 @@ func (d *Device) newVerbs() error {
 func (d *Device) portMoved(open bool) {
 	d.Wire.Closed = !open
 	d.LinkChanges++
+	d.FCoE.Link(open, d.called)
 	d.Common.Log.Say(msglog.Notice, msglog.Link, "link is %s", map[bool]string{true: "up", false: "down"}[open])
 }
 
@@ -126,6 +127,7 @@ func (d *Device) RemoveAddr(a netip.Addr, now frame.Time) error {
 func (d *Device) readdress(addrs []netip.Prefix) {
 	d.cfg.Addrs = addrs
 	d.IP.Set(d.cfg.ip())
+	d.FCoE.Follow(d.called)
 	if d.cfg.RDMA.Personality == verbs.RoCE {
 		d.GIDs.Update(d.cfg.MAC, d.cfg.VLAN, d.IP.ByVLAN())
 		d.Verbs.SetGIDs(d.GIDs.Table())

@@ -139,6 +139,7 @@ func TestSettingsAct(t *testing.T) {
 		{"tos=8", synTOS, 8},
 		{"congestion=reno", afterLoss, 0.5 / 3}, // a third is in flight
 		{"congestion=cubic", afterLoss, 0.7 / 3},
+		{"congestion=dctcp", synFlags, 1},
 		{"partner_forced=0 partner_speeds=10G", pausesObeyed, 1},
 		{"partner_forced=1 partner_speeds=10G", pausesObeyed, 0}, // nothing is agreed on
 		{"iwarp_rcv_wnd_size=65536", inFlight, 65536},

@@ -87,8 +87,5 @@ type Priority struct {
 type State struct {
 	InUse bool // DCBX is on: Config takes the place of a port's own
 	Config
-	IWARP, RoCE, RoCEv2 Priority
-	// TrustDSCP: the priority of an IP packet without a VLAN tag is that of its DSCP.
-	TrustDSCP bool
-	DSCP      *[64]uint8 // nil: without TrustDSCP
+	IWARP, RoCE, RoCEv2, FCoE Priority
 }

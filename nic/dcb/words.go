@@ -3,6 +3,7 @@ package dcb
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -54,43 +55,149 @@ func (c *Config) SetPFC(text string) error {
 
 // PFCWords is what SetPFC reads.
 func (c *Config) PFCWords() string {
-	var words []string
-	for prio := range Classes {
-		if c.PFC>>prio&1 != 0 {
-			words = append(words, fmt.Sprintf("%d:on", prio))
-		}
-	}
-	if words == nil {
-		return "all:off"
-	}
-	return strings.Join(words, ",")
+	return words("all:off", func(prio int) string { return word(c.PFC>>prio&1 != 0, "on") })
 }
 
-// SetShares reads the share of classes in percent: 0:30,1:70. Those that have one are ETS
-// classes, the others strict ones.
+// SetShares reads the share of classes in percent: 0:30,1:70.
 func (c *Config) SetShares(text string) error {
 	return EachPair(text, Classes, func(at int, value string) error {
 		n, err := strconv.Atoi(strings.TrimSuffix(value, "%"))
 		if err != nil || n < 0 || n > 100 {
 			return ErrWords
 		}
-		if c.Weight[at], c.TSA[at] = uint8(n), ETS; n == 0 {
-			c.TSA[at] = Strict
-		}
+		c.Weight[at] = uint8(n)
 		return nil
 	})
 }
 
 // ShareWords is what SetShares reads.
 func (c *Config) ShareWords() string {
-	var words []string
-	for tc, w := range c.Weight {
-		if w > 0 {
-			words = append(words, fmt.Sprintf("%d:%d", tc, w))
+	return words("all:0", func(tc int) string { return word(c.Weight[tc] > 0, strconv.Itoa(int(c.Weight[tc]))) })
+}
+
+// SetMap reads the class of priorities: all:0,3:1.
+func (c *Config) SetMap(text string) error {
+	return EachPair(text, Classes, func(at int, value string) error {
+		n, err := strconv.ParseUint(value, 10, 3)
+		if err != nil {
+			return ErrWords
+		}
+		c.PrioTC[at] = uint8(n)
+		return nil
+	})
+}
+
+// MapWords is what SetMap reads.
+func (c *Config) MapWords() string {
+	return words("all:0", func(prio int) string { return word(c.PrioTC[prio] > 0, strconv.Itoa(int(c.PrioTC[prio]))) })
+}
+
+// SetTSA reads how classes are selected: 0:ets,1:strict.
+func (c *Config) SetTSA(text string) error {
+	return EachPair(text, Classes, func(at int, value string) error {
+		switch value {
+		case Strict.String():
+			c.TSA[at] = Strict
+		case ETS.String():
+			c.TSA[at] = ETS
+		default:
+			return ErrWords
+		}
+		return nil
+	})
+}
+
+// TSAWords is what SetTSA reads.
+func (c *Config) TSAWords() string {
+	return words("all:strict", func(tc int) string { return word(c.TSA[tc] != Strict, c.TSA[tc].String()) })
+}
+
+// SetRates reads the most that classes send: 1:2.5G,2:100M,3:64K, in bits per second; 0 is no
+// limit.
+func (p *Port) SetRates(text string) error {
+	return EachPair(text, Classes, func(at int, value string) error {
+		digits, unit := value, 0.0
+		for i, factor := range []float64{1, 1e3, 1e6} {
+			if cut, ok := strings.CutSuffix(value, "KMG"[i:i+1]); ok {
+				digits, unit = cut, factor
+			}
+		}
+		n, err := strconv.ParseFloat(digits, 64)
+		rate := n * unit
+		if err != nil || n != 0 && unit == 0 || rate != 0 && !(rate >= 1 && rate <= math.MaxUint32) {
+			return ErrWords
+		}
+		p.MaxRate[at] = uint32(math.Round(rate))
+		return nil
+	})
+}
+
+// RateWords is what SetRates reads.
+func (p *Port) RateWords() string {
+	return words("all:0", func(tc int) string { return word(p.MaxRate[tc] > 0, rateWord(p.MaxRate[tc])) })
+}
+
+func rateWord(kbps uint32) string {
+	switch {
+	case kbps%1e6 == 0:
+		return fmt.Sprintf("%dG", kbps/1e6)
+	case kbps%1e3 == 0:
+		return fmt.Sprintf("%dM", kbps/1e3)
+	}
+	return fmt.Sprintf("%dK", kbps)
+}
+
+// SetDSCPs reads the priority of DSCPs, 26:3,46:5; the others have priority 0. None stands for
+// no table.
+func (p *Port) SetDSCPs(text string) error {
+	if p.DSCP = nil; text == "none" {
+		return nil
+	}
+	var table DSCPTable
+	err := EachPair(text, DSCPs, func(at int, value string) error {
+		n, err := strconv.ParseUint(value, 10, 3)
+		if err != nil {
+			return ErrWords
+		}
+		table.Map(uint8(at), uint8(n))
+		return nil
+	})
+	p.DSCP = &table
+	return err
+}
+
+// DSCPWords is what SetDSCPs reads.
+func (p *Port) DSCPWords() string {
+	if p.DSCP == nil {
+		return "none"
+	}
+	var list []string
+	for dscp := range uint8(DSCPs) {
+		if prio, mapped := p.DSCP.Priority(dscp); mapped {
+			list = append(list, fmt.Sprintf("%d:%d", dscp, prio))
 		}
 	}
-	if words == nil {
-		return "all:0"
+	return strings.Join(list, ",")
+}
+
+// word is a value that is not the default one, which is empty.
+func word(is bool, value string) string {
+	if is {
+		return value
 	}
-	return strings.Join(words, ",")
+	return ""
+}
+
+// words are the words KEY:VALUE of values, without empty ones; none stands for no word.
+func words(none string, value func(at int) string) string {
+	var list []string
+	for at := range Classes {
+		if v := value(at); v != "" {
+			list = append(list, fmt.Sprintf("%d:%s", at, v))
+		}
+	}
+	if list == nil {
+		return none
+	}
+	return strings.Join(list, ",")
 }

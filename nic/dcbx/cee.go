@@ -19,11 +19,8 @@ func (m *Machine) updateCEE(d *lldp.CEE) {
 	m.remote = r
 	if g := d.PG; g != nil {
 		r.Config, r.MaxTCs, r.ETS = groups(g), g.TCs, state(g.Feature)
-		switch adopt, compare := m.decide(&m.oper.ETS, own.ETS, r.ETS); {
-		case adopt:
+		if adopt, _ := m.decide(&m.oper.ETS, own.ETS, r.ETS); adopt { // the two sides need not be the same
 			m.adoptETS(r.Config)
-		case compare:
-			m.oper.ETS.Error = r.PrioTC != own.PrioTC || r.Weight != own.Weight
 		}
 	}
 	if f := d.PFC; f != nil {

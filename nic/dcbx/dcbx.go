@@ -5,6 +5,7 @@
 package dcbx
 
 import (
+	"bytes"
 	"math/bits"
 	"slices"
 
@@ -78,7 +79,8 @@ type Machine struct {
 	tooMany   bool
 	seq, ack  uint32 // of CEE
 	synced    bool
-	advertise lldp.CEE // of the last configuration that has a number
+	advertise lldp.CEE  // of the last configuration that has a number
+	said      *lldp.PDU // what News has last compared with; nil: nothing
 }
 
 // New returns a machine that is off, for a port with a station address.
@@ -208,6 +210,17 @@ func (m *Machine) adoptApps() {
 		return
 	}
 	m.oper.Apps = m.remote.Apps
+}
+
+// News tells whether AddTo adds something else than when News was last asked.
+func (m *Machine) News() bool {
+	told := &lldp.PDU{}
+	m.AddTo(told)
+	if m.said != nil && bytes.Equal(told.AppendTo(nil), m.said.AppendTo(nil)) {
+		return false
+	}
+	m.said = told
+	return true
 }
 
 // AddTo adds the TLVs of the version in use to an LLDPDU. ETS and PFC are told as

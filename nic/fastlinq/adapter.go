@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/nic/dcbx"
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/fw"
@@ -192,7 +193,8 @@ func (a *Adapter) at(path, pf int) *Device {
 func (a *Adapter) wire(c *ecore.Chip, path int) {
 	for engine, e := range c.Engines {
 		execute := func(pf int, el spq.Element) (uint8, uint64) { return a.at(path, pf).driver.execute(engine, el) }
-		for _, p := range []ecore.Protocol{cxt.Eth, cxt.Common, cxt.IWARP, cxt.RoCE, cxt.Core} {
+		for _, p := range []ecore.Protocol{cxt.Eth, cxt.Common, cxt.IWARP, cxt.RoCE, cxt.Core, cxt.ISCSI,
+			cxt.FCoE} {
 			e.Handle(p, execute)
 		}
 		e.Overflow = func(pf int) {
@@ -212,6 +214,10 @@ func (d driver) execute(engine int, el spq.Element) (uint8, uint64) {
 		return d.contexts.execute(el)
 	case cxt.Core:
 		return d.light.execute(el)
+	case cxt.ISCSI:
+		return d.iscsi.execute(el)
+	case cxt.FCoE:
+		return d.fcoe.execute(el)
 	}
 	return d.commonRamrods(engine, el)
 }
@@ -238,14 +244,15 @@ func (a *Adapter) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 	}
 	d.path, d.pf = a.cfg.path(fn), a.cfg.pf(fn)
 	cnqs := 0
-	if d.cfg.RDMA != verbs.Ethernet {
+	if d.cfg.RDMA.RDMA() {
 		cnqs = len(d.verbs.Notifications())
 	}
 	if err := cmp.Or(a.cfg.Fits(fn, d.cfg.Queues, cnqs), a.checkPort(d, &d.cfg)); err != nil {
 		return nil, err
 	}
 	a.functions[fn] = d
-	a.fw.SetAddress(fn, d.cfg.MAC, uint16(d.cfg.MTU))
+	a.fw.SetAddress(fn, d.cfg.MAC, uint16(d.cfg.MTU), map[verbs.Personality]mfw.Protocol{
+		verbs.ISCSI: mfw.ProtocolISCSI, verbs.FCoE: mfw.ProtocolFCoE}[d.cfg.RDMA])
 	a.setOuter(fn, &d.cfg.Link)
 	if e.Laser != nil {
 		a.lasers[d.port] = e.Laser
@@ -319,7 +326,8 @@ func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
 	case lead != d && to.Link.OfPort() != (settings.Link{}) && to.Link.OfPort() != lead.cfg.Link.OfPort():
 		return fmt.Errorf("settings of the link are those of %s, the first function of port %d: leave them out here",
 			lead.cfg.Name, d.port)
-	case lead != d && !portDCB(to).Equal(&DCB{}) && !portDCB(to).Equal(portDCB(&lead.cfg)):
+	case lead != d && !to.PortDCB().OfPort().Equal(&settings.PortDCB{}) &&
+		!to.PortDCB().OfPort().Equal(lead.cfg.PortDCB().OfPort()):
 		return fmt.Errorf("settings of LLDP and DCBX are those of %s, the first function of port %d: leave them out "+
 			"here", lead.cfg.Name, d.port)
 	case !tags && to.Link.OVLAN != 0:
@@ -329,17 +337,15 @@ func (a *Adapter) checkPort(d *Device, to *settings.NIC) error {
 	case tags && to.Link.OVLAN == 0:
 		return errors.New("ovlan: with mf_mode ovlan or ufp each function has an outer VLAN: give it one")
 	}
+	if err := to.CheckClasses(d.tagged != nil && to.DCB.Version == dcbx.Disabled); err != nil {
+		return err
+	}
 	for _, o := range a.functions {
 		if tags && o != nil && o != d && o.port == d.port && o.cfg.Link.OVLAN == to.Link.OVLAN {
 			return fmt.Errorf("ovlan %d is that of %s", to.Link.OVLAN, o.cfg.Name)
 		}
 	}
 	return nil
-}
-
-func portDCB(n *settings.NIC) *DCB {
-	d := n.DCB.OfPort()
-	return &d
 }
 
 // blocks is how many status blocks of an engine the function has for queues.

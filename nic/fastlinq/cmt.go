@@ -327,7 +327,7 @@ func (c *engines) waiting() (n int) {
 func (d display) Counters() (list []view.Counter) {
 	c := d.cmt
 	if c == nil {
-		return d.sriov.counters()
+		return d.partCounters()
 	}
 	s := c.steering.Stats()
 	list = []view.Counter{
@@ -339,7 +339,7 @@ func (d display) Counters() (list []view.Counter) {
 	if c.second != nil {
 		list = append(list, view.Count("engine_ring_batches", c.second.in.Stats().Batches))
 	}
-	return append(list, d.sriov.counters()...)
+	return append(list, d.partCounters()...)
 }
 
 // SecondEngine is the second engine, nil if there is one.

@@ -57,7 +57,7 @@ func (c *contexts) manager() *cxt.Manager { return c.lead().Contexts() }
 // that exists.
 func (c *contexts) start() error {
 	c.waiting.on = false
-	if c.d.cfg.RDMA == verbs.Ethernet {
+	if !c.d.cfg.RDMA.RDMA() {
 		return nil
 	}
 	if err := c.lead().RegisterAsync(c.protocol(), c.heard); err != nil {

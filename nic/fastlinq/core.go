@@ -58,8 +58,9 @@ func (d driver) composeCore() error {
 	var interrupts []ecore.Interrupts
 	for e, m := range []*mcp.MCP{d.management.mcp, d.management.second}[:d.cfg.Engines] {
 		mailboxes = append(mailboxes, &coreMFW{mcp: m, eSwitch: d.eSwitch, port: d.port / d.adapter.cfg.Mode.paths(),
-			caps: ecore.CapEth | ecore.CapIWARP | ecore.CapRoCE, note: d.management.note,
-			now: d.now})
+			caps: ecore.CapEth | ecore.CapIWARP | ecore.CapRoCE | ecore.CapISCSI | ecore.CapFCoE,
+			note: d.management.note,
+			now:  d.now})
 		interrupts = append(interrupts, coreIRQ{d.interrupts.dev.Hwfns[e]})
 	}
 	c.dev = ecore.New(ecore.Config{
@@ -80,6 +81,10 @@ func (d driver) composeCore() error {
 	})
 	d.contexts.compose()
 	d.light.compose()
+	if d.iscsi != nil {
+		d.iscsi.compose()
+	}
+	d.fcoe.compose()
 	return c.dev.InitStruct()
 }
 
@@ -105,8 +110,14 @@ func (d *Device) Chip() *ecore.Chip { return d.core.chip }
 func (d driver) pfParams() (p ecore.PFParams) {
 	l := d.verbs.Limits()
 	p.Eth.Cons = 2 * d.queuePairs()
-	if d.cfg.RDMA != verbs.Ethernet {
+	if d.cfg.RDMA.RDMA() {
 		p.RDMA.QPs, p.RDMA.MRs, p.RDMA.SRQs = l.MaxQP, 1+max(l.MaxMR, l.MaxMW), l.MaxSRQ
+	}
+	if v, _ := d.cfg.Storage(); v != nil {
+		p.Storage.Cons, p.Storage.Tasks = v.Conns, v.Tasks
+		if d.cfg.RDMA == verbs.FCoE {
+			p.Storage.Cons++ // dummy_icid
+		}
 	}
 	return p
 }
@@ -115,7 +126,8 @@ func (d *Device) queuePairs() int { return max(1, d.cfg.Queues) }
 
 func (d driver) personality() ecore.Personality {
 	return [...]ecore.Personality{verbs.IWARP: ecore.EthIWARP, verbs.RoCE: ecore.EthRoCE,
-		verbs.Ethernet: ecore.Eth}[d.cfg.RDMA]
+		verbs.Ethernet: ecore.Eth,
+		verbs.ISCSI:    ecore.ISCSI, verbs.FCoE: ecore.FCoE}[d.cfg.RDMA]
 }
 
 // coreUp loads the function: hw_prepare to hw_init. If that fails it is as
@@ -235,7 +247,7 @@ func (d display) DeviceRows() (rows []view.DeviceRow) {
 		rows = append(rows, d.hwfnRows(&h, policy)...)
 	}
 	rows = append(append(rows, d.contexts.rows()...), d.sriov.rows()...)
-	rows = append(rows, d.light.rows()...)
+	rows = append(append(append(rows, d.light.rows()...), d.iscsi.rows()...), d.fcoe.rows()...)
 	health := d.core.dev.Health()
 	for e, n := range health.Errors {
 		if n > 0 {

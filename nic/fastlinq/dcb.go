@@ -1,6 +1,8 @@
 package fastlinq
 
 import (
+	"bytes"
+
 	"tapir/nic/dcb"
 	"tapir/nic/dcbx"
 	"tapir/nic/fastlinq/mfw"
@@ -54,13 +56,20 @@ func (d driver) setDCB(now frame.Time) {
 	if m.applied.dcb == nil && c.Equal(&DCB{}) && d.leads() {
 		return
 	}
-	m.applied.dcb = new(*c)
+	was := m.applied.dcb
+	m.applied.dcb = d.cfg.PortDCB()
 	if d.leads() {
-		set := mcp.DCBXSet{Version: c.Version, Static: c.Static, Values: c.Values(), Override: mcp.OverrideState |
+		p := d.cfg.Classes.Values()
+		set := mcp.DCBXSet{Version: c.Version, Static: c.Static, Values: c.Values(p), Override: mcp.OverrideState |
 			mcp.OverridePFC | mcp.OverrideETS | mcp.OverrideApp | mcp.OverrideDSCP}
-		set.DSCPOn, set.DSCP = c.Map()
+		set.DSCPOn = p.DSCP != nil
+		for dscp := uint8(0); set.DSCPOn && dscp < dcb.DSCPs; dscp++ {
+			set.DSCP[dscp], _ = p.DSCP.Priority(dscp)
+		}
 		m.mcp.DCBXConfigParams(set, true, now, m.note)
-		m.mcp.LLDPSetSystemTLVs(c.TLVs, false, now, m.note)
+		if was == nil || !bytes.Equal(was.TLVs, c.TLVs) { // the agents send at once
+			m.mcp.LLDPSetSystemTLVs(c.TLVs, false, now, m.note)
+		}
 		m.mcp.LLDPRegisterTLV(lldp.NearestBridge, c.Register, now, m.note)
 		for s := range lldp.Scopes {
 			if is, err := m.mcp.LLDPGetParams(s); err != nil || is != c.LLDP(s) {
@@ -96,12 +105,9 @@ func (d driver) followDCB(now frame.Time) {
 		return
 	}
 	s := dcb.State{IWARP: priority(m.results[mcp.IWARP]), RoCE: priority(m.results[mcp.RoCE]),
-		RoCEv2: priority(m.results[mcp.RoCEv2])}
+		RoCEv2: priority(m.results[mcp.RoCEv2]), FCoE: priority(m.results[mcp.FCoE])}
 	if oper.Version != dcbx.Disabled {
 		s.InUse, s.Config = true, oper.Values.Config
-		if on, table := d.lead().cfg.DCB.Map(); on {
-			s.TrustDSCP, s.DSCP = true, &table
-		}
 	}
 	d.setPriorities(s, now)
 }

@@ -92,15 +92,13 @@ type Device struct {
 	system        frame.Clock
 	host          bool // there is a host TAP
 	drops         frame.Drops
-	sched         *pacing.Node // the function in the transmit scheduler of its port
-	both          *pacing.Node // its host function, on one engine or two
+	sched         *pacing.Node    // the function in the transmit scheduler of its port
+	ethernet      hardware.Output // the way out for what vports send
+	both          *pacing.Node    // its host function, on one engine or two
 	tagged        func(t ether.Tag, inner bool)
 	limitReceived func(mbps int, weight int64)
 	setPriorities func(dcb.State, frame.Time)
-	// buffer is the packet buffer (BRB): where the ends have agreed on PAUSE frames,
-	// lossless, it keeps what came before the other end has heard of one.
-	buffer   frame.Queue
-	lossless bool
+	buffer        *brb // nil: nothing has had to wait
 
 	interrupts interrupts
 	selftest   selftesting
@@ -116,6 +114,8 @@ type Device struct {
 	contexts
 	sriov
 	light lightL2
+	fcoe  fcoeFunction
+	iscsi *iscsiFunction // nil: the personality is another one
 }
 
 // Parts of a Device, which all work on its state.
@@ -140,9 +140,13 @@ func Of(f hardware.Function) *Device {
 func newDevice(a *Adapter, fn int, cfg *Config, e hardware.Env) *Device {
 	d := &Device{adapter: a, fn: fn, port: e.Port}
 	d.driver, d.display, d.tools, d.contexts.d, d.light.d, d.sriov.d = driver{d}, display{d}, tools{d}, d, d, d
+	d.fcoe = fcoeFunction{Sessions: closed{}, d: d}
 	d.cfg = settings.NIC{Shape: e.Shape, Config: (*settings.Config)(cfg)}
 	d.nic, d.verbs, d.log, d.pool, d.system, d.host = e.NIC, e.Verbs, e.Log, e.Pool, e.System, e.Host != nil
 	d.sched, d.limitReceived, d.tagged, d.setPriorities = e.PF, e.LimitReceived, e.Tagged, e.DCB
+	if d.ethernet = e.Ethernet; d.cfg.RDMA == verbs.ISCSI {
+		d.iscsi = &iscsiFunction{d: d, tcp: e.TCP}
+	}
 	return d
 }
 

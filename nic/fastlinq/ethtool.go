@@ -25,7 +25,7 @@ func (d display) Describe(e *view.EthtoolInfo) {
 	e.FirmwareVersion, e.BootVersion, e.StormVersion = d.firmwareVersion(), d.bootVersion(), fw.Wanted.String()
 	e.Link, e.Pause, e.Features = d.ethtoolLink(), d.pause(), d.features()
 	if d.function == nil {
-		e.Stats = append(e.Stats, d.sriov.counters()...)
+		e.Stats = append(e.Stats, d.partCounters()...)
 		return
 	}
 	s := d.function.Settings()
@@ -49,7 +49,12 @@ func (d display) Describe(e *view.EthtoolInfo) {
 	for _, q := range queues {
 		all = append(all, view.Count(q.Name, q.Value))
 	}
-	e.Stats = slices.Concat(all, e.Stats, d.sriov.counters())
+	e.Stats = slices.Concat(all, e.Stats, d.partCounters())
+}
+
+// partCounters are those of the functions of storage and of VFs.
+func (d display) partCounters() []view.Counter {
+	return slices.Concat(d.iscsi.counters(), d.fcoe.counters(), d.sriov.counters())
 }
 
 // sum adds the counters of two engines; one that has failed has no queues.

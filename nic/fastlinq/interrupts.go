@@ -9,6 +9,8 @@ import (
 	"tapir/nic/fastlinq/cmt"
 	"tapir/nic/fastlinq/irq"
 	"tapir/nic/fastlinq/settings"
+	"tapir/nic/fastlinq/status"
+	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/frame"
 )
@@ -45,7 +47,7 @@ type block struct {
 
 // composeInterrupts makes the interrupts and lets the CNQs use them.
 func (d *Device) composeInterrupts() error {
-	i, cnqs := &d.interrupts, d.verbs.Limits().MaxCNQ
+	i, cnqs := &d.interrupts, fastQueues(d)
 	want, err := d.cfg.Blocks(d.adapter.blocks(d, d.ownQueues()+cnqs))
 	if err != nil {
 		return err
@@ -56,7 +58,22 @@ func (d *Device) composeInterrupts() error {
 	for id := range i.blocks {
 		i.blocks[id].Handle(func(*irq.SB, frame.Time) { d.serveBlock(&i.blocks[id]) })
 	}
+	if p, name := d.cfg.Storage(); p != nil && p.Queues > storageVectors(d) {
+		return status.Inval.Errorf("%s %d: there are vectors for %d", name, p.Queues, storageVectors(d))
+	}
 	return d.setCoalescing()
+}
+
+// storageVectors is how many completion queues of storage can have a vector: one if all share one.
+func storageVectors(d *Device) int { return max(1, d.interrupts.dev.RDMAVectors(d.ownQueues())) }
+
+// fastQueues is how many queues beside those of Ethernet have status blocks: completion
+// notification queues, or the completion queues of storage.
+func fastQueues(d *Device) int {
+	if p, _ := d.cfg.Storage(); p != nil {
+		return p.Queues
+	}
+	return d.verbs.Limits().MaxCNQ
 }
 
 // init makes the interrupts, with the status blocks of a hwfn for its queues and
@@ -138,7 +155,14 @@ func (i *interrupts) queueBlocks() (ids []uint16) {
 // serveBlock is the interrupt handler of a status block.
 func (d *Device) serveBlock(b *block) {
 	for _, n := range b.cnqs {
-		d.verbs.ServeCNQ(n)
+		switch {
+		case d.iscsi != nil:
+			d.iscsi.serve(n)
+		case d.cfg.RDMA == verbs.FCoE:
+			d.fcoe.serve(n)
+		default:
+			d.verbs.ServeCNQ(n)
+		}
 	}
 	for _, q := range b.queues {
 		if d.function == nil {

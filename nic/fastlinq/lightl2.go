@@ -75,6 +75,10 @@ func (d *Device) resetFirmware(h *ecore.Hwfn) {
 	if h.Index == 0 {
 		d.contexts.fw.Reset()
 		d.light.fw.Reset()
+		if d.iscsi != nil {
+			d.iscsi.fw.Reset()
+		}
+		d.fcoe.fw.Reset()
 	}
 }
 
@@ -122,6 +126,8 @@ func (l *lightL2) start() (err error) {
 	switch d.cfg.RDMA {
 	case verbs.RoCE:
 		l.gsi, err = l.startRx(ll2.Params{Type: ll2.RoCE, MTU: gsiMTU, RxDescs: gsiRx}, l.managed)
+	case verbs.FCoE:
+		err = d.fcoe.start()
 	case verbs.IWARP:
 		l.syn, err = l.startRx(ll2.Params{Type: ll2.IWARP, MTU: synMTU, RxDescs: synRx, RemoveVLAN: true}, l.opened)
 		err = errors.Join(err, l.startOOO())
@@ -138,7 +144,7 @@ func (l *lightL2) stop() {
 		return
 	}
 	l.test.cancel()
-	l.syn, l.gsi, l.isles = nil, nil, nil
+	l.syn, l.gsi, l.isles, l.d.fcoe.conn = nil, nil, nil, nil
 	l.d.management.note(l.manager.Close())
 	l.manager = nil
 }
@@ -146,7 +152,7 @@ func (l *lightL2) stop() {
 // startRx opens a connection that receives, with a buffer for each descriptor.
 func (l *lightL2) startRx(p ll2.Params, complete func(ll2.Rx)) (*ll2.Conn, error) {
 	release := func(any, []byte) {} // the memory is this function's
-	p.TxDescs, p.TooBig = 1, ll2.DoNothing
+	p.TxDescs, p.TooBig = max(p.TxDescs, 1), ll2.DoNothing
 	c, err := l.manager.Acquire(p,
 		ll2.Callbacks{RxComplete: complete, RxRelease: release, TxComplete: release, TxRelease: release})
 	if err == nil {
@@ -247,6 +253,10 @@ func (l *lightL2) filter(queue int, etherType uint16, on bool) {
 		return
 	}
 	l.filters[key] = l.d.nic.TakeEtherType(etherType, func(h ether.Header, body []byte) (bool, frame.DropReason) {
+		if l.d.fcoe.own(h, body) {
+			l.d.nic.FCoE(h, body)
+			return true, frame.DropNone
+		}
 		return l.receive(queue, ll2.Packet{Header: h, Body: body})
 	})
 }

@@ -34,12 +34,11 @@ type management struct {
 	closed    bool   // the NIC is, and the light is the TAP's owner's
 	loaded    bool
 	applied   struct {
-		link  settings.Link
-		board settings.Board
-		mac   ether.Addr
-		mtu   int
-		dcb   *settings.DCB // nil: as by default
-
+		link    settings.Link
+		board   settings.Board
+		mac     ether.Addr
+		mtu     int
+		dcb     *settings.PortDCB // nil: as by default
 		eSwitch mfw.ESwitch
 	}
 	flashing bool   // a file is on its way into the flash
@@ -227,7 +226,7 @@ func (d driver) applyBoard(now frame.Time) {
 	case linkChanged && m.loaded:
 		d.setLink(now)
 	}
-	if m.loaded && !d.cfg.DCB.Equal(cmp.Or(m.applied.dcb, &DCB{})) {
+	if m.loaded && !d.cfg.PortDCB().Equal(cmp.Or(m.applied.dcb, &settings.PortDCB{})) {
 		d.setDCB(now)
 	}
 }
@@ -436,7 +435,6 @@ func (d driver) linkChanged(frame.Time) {
 	m := &d.management
 	m.events.links++
 	s := m.mcp.LinkState()
-	d.lossless = s.TxFlowControl
 	d.nic.Carrier(hardware.Link{Up: s.LinkUp, Looped: s.LinkUp && m.mcp.LinkParams().Loopback != mfw.LoopbackNone,
 		Speed: int(s.LineSpeed), RxPause: s.RxFlowControl, TxPause: s.TxFlowControl})
 	d.bridge.LinkChanged()
@@ -469,6 +467,13 @@ func (d driver) protocolStats(kind int, s *mfw.ProtocolStats) {
 	switch kind {
 	case mfw.StatsLAN:
 		s.Rx, s.Tx = t.RxFrames, t.TxFrames
+	case mfw.StatsISCSI:
+		if d.iscsi != nil && d.iscsi.driver != nil {
+			t := d.iscsi.driver.Totals()
+			s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxPDUs, t.TxPDUs, t.RxBytes, t.TxBytes
+		}
+	case mfw.StatsFCoE:
+		d.fcoe.protocolStats(s)
 	case mfw.StatsRDMA:
 		s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxMessages, t.TxMessages, t.RxPayload, t.TxPayload
 	}
@@ -490,6 +495,12 @@ func (d driver) fillTLV(g tlv.Group, v *tlv.Values) {
 		if d.cfg.Superframes {
 			values[tlv.LSOMaxSize], values[tlv.LSOMinSegments] = 0xffff, 2
 		}
+	}
+	switch g {
+	case tlv.ISCSI:
+		values = d.iscsi.tlvs()
+	case tlv.FCoE:
+		values = d.fcoe.tlvs()
 	}
 	for typ, n := range values {
 		v.Set(typ, n)

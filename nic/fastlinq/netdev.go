@@ -87,16 +87,22 @@ func (h hostFunction) FromWire(f *frame.Frame) {
 	if d.cmt != nil && d.steer(f) {
 		return
 	}
-	switch {
-	case !d.lossless || d.buffer.Len() == 0 && d.function.Fill() < pacing.Full:
+	if d.buffer.len() == 0 && d.function.Fill() < pacing.Full {
 		h.receive(f)
-	case !d.buffer.Push(f, bufferFrames):
+		return
+	}
+	buffer, size := d.nic.Buffer(f)
+	switch {
+	case size == 0:
+		h.receive(f)
+		return
+	case d.buffer == nil:
+		d.buffer = new(brb)
+	}
+	if !d.buffer.push(f, buffer, size) {
 		d.nic.Drop(frame.Host, f, drop.HostQueue)
 	}
 }
-
-// bufferFrames bounds the packet buffer.
-const bufferFrames = 512
 
 // receive takes a frame into a receive queue.
 func (h hostFunction) receive(f *frame.Frame) {
@@ -146,8 +152,8 @@ func (d *Device) dropFromVport(side l2.Sides, f *frame.Frame, r frame.DropReason
 func (h hostFunction) Poll(now frame.Time) frame.Time {
 	d := h.d
 	next := d.pollSecond(now)
-	for d.buffer.Len() > 0 && d.function.Fill() < pacing.Full {
-		h.receive(d.buffer.Pop())
+	for d.buffer.len() > 0 && d.function.Fill() < pacing.Full {
+		h.receive(d.buffer.pop())
 	}
 	d.function.Flush()
 	if d.interrupts.report(now) {
@@ -161,16 +167,24 @@ func (h hostFunction) Poll(now frame.Time) frame.Time {
 // Due implements hostfn.Function.
 func (h hostFunction) Due() bool {
 	d := h.d
-	return d.nic.HostRoom() > 0 && d.function.Due() || d.buffer.Len() > 0 && d.function.Fill() < pacing.Full
+	return d.nic.HostRoom() > 0 && d.function.Due() || d.buffer.len() > 0 && d.function.Fill() < pacing.Full
 }
 
 // Waiting implements hostfn.Function.
 func (h hostFunction) Waiting() int {
-	return h.d.function.Waiting() + h.d.buffer.Len() + h.d.cmt.waiting()
+	return h.d.function.Waiting() + h.d.buffer.len() + h.d.cmt.waiting()
 }
 
 // Fill implements hostfn.Function. Queues of the second engine fill the ring to it.
 func (h hostFunction) Fill() int { return max(h.d.function.Fill(), h.d.cmt.fill()) }
+
+// Buffers implements hostfn.Function.
+func (h hostFunction) Buffers() *pacing.Buffers {
+	if h.d.buffer == nil {
+		return nil
+	}
+	return &h.d.buffer.report
+}
 
 // shape limits the function, in both directions, to the share of the port that the
 // management firmware gives it. Two engines have the rate of the host TAP together.
@@ -206,11 +220,11 @@ func (o vportOutput) Transmit(f *frame.Frame) {
 	if o.d.cmt != nil {
 		o.d.cmt.sent[0]++
 	}
-	o.d.nic.ToWire(f)
+	o.d.ethernet.Transmit(f, o.d.nic.Now())
 }
 
 // Room implements frame.Link.
-func (o vportOutput) Room() int { return o.d.nic.WireRoom() }
+func (o vportOutput) Room() int { return o.d.ethernet.Room(o.d.nic.Now()) }
 
 // Transmit implements frame.Link.
 func (o hostOutput) Transmit(f *frame.Frame) {

@@ -8,36 +8,14 @@ import (
 	"tapir/nic/dcbx"
 	"tapir/nic/fastlinq/mfw"
 	"tapir/nic/fastlinq/mfw/mcp"
-	"tapir/nic/fastlinq/settings"
 	"tapir/nic/lldp"
 	"tapir/nic/view"
 	"tapir/wire/frame"
 )
 
 // ShowLLDP describes the agents of the port and its neighbors.
-func (d display) ShowLLDP(now frame.Time) (rows []view.LLDPInfo) {
-	agents := d.management.fw.Agent(d.port).LLDP()
-	for s := range lldp.Scopes {
-		p, st := agents.Params(s), agents.Stats(s)
-		row := view.LLDPInfo{Agent: s.String(), State: word(p.Rx || p.Tx, "on", "off"), Interval: p.Interval,
-			TTL: p.TTL(), TxFrames: st.TxFrames, RxFrames: st.RxFrames, RxErrors: st.RxErrors, RxTooMany: st.RxTooMany,
-			TLVsUnrecognized: st.TLVsUnrecognized, Ageouts: st.Ageouts, NoBuffer: st.NoBuffer}
-		for i, n := range agents.Neighbors(s) {
-			if i > 0 { // the agent's own columns are told once
-				row = view.LLDPInfo{Agent: s.String()}
-			}
-			row.Chassis, row.Port, row.System = n.PDU.Chassis.String(), n.PDU.Port.String(), n.PDU.SystemName
-			row.Expires = int64(n.Until.Sub(now).Seconds())
-			if m := n.PDU.MACPHY; m != nil {
-				row.MAUType = m.MAU
-			}
-			rows = append(rows, row)
-		}
-		if len(agents.Neighbors(s)) == 0 {
-			rows = append(rows, row)
-		}
-	}
-	return rows
+func (d display) ShowLLDP(now frame.Time) []view.LLDPInfo {
+	return view.LLDP(d.management.fw.Agent(d.port).LLDP(), now)
 }
 
 // ShowDCB describes DCBX: what is administered, what the neighbor has told, what the
@@ -64,7 +42,7 @@ func (d display) ShowDCB() (rows []view.AttributeRow) {
 		}
 		rows = append(rows, attribute(kind.name+"_dcbx", "%s", version))
 		if x.Version != dcbx.Disabled {
-			rows = append(rows, valueRows(kind.name, &x.Values)...)
+			rows = append(rows, view.DCBValues(kind.name, &x.Values)...)
 		}
 	}
 	m.fw.Agent(d.port) // whose IDs are shown
@@ -84,9 +62,9 @@ func (d display) ShowDCB() (rows []view.AttributeRow) {
 				word(r.DSCPOn, fmt.Sprintf(", dscp %d", r.DSCP), "")))
 		}
 	}
-	for _, e := range d.lead().cfg.DCB.DSCP {
-		if prio, err := m.mcp.DCBXGetDSCPPriority(int(e.DSCP)); err == nil {
-			rows = append(rows, attribute(fmt.Sprintf("dscp_%d", e.DSCP), "priority %d", prio))
+	for dscp := range dcb.DSCPs {
+		if prio, err := m.mcp.DCBXGetDSCPPriority(dscp); err == nil && prio > 0 {
+			rows = append(rows, attribute(fmt.Sprintf("dscp_%d", dscp), "priority %d", prio))
 		}
 	}
 	if x, err := m.mcp.DCBXQueryParams(mcp.LLDPTLVs); err == nil && x.TLVs != nil {
@@ -99,29 +77,32 @@ func (d display) ShowDCB() (rows []view.AttributeRow) {
 	return rows
 }
 
-// valueRows are the values of a MIB, in the form of the settings.
-func valueRows(name string, v *dcbx.Values) []view.AttributeRow {
-	numbers := func(list []uint8) string { return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]") }
-	var tsa, apps []string
-	var pfc []uint8
-	for i := range dcb.Classes {
-		tsa = append(tsa, v.TSA[i].String())
-		if v.Config.PFC>>i&1 != 0 {
-			pfc = append(pfc, uint8(i))
+// DCBX is what is set of a port's DCBX, and what it has come to.
+type DCBX struct {
+	Set     DCB
+	Classes dcb.Port     // administered
+	Admin   dcbx.Values  // the same with applications
+	Version dcbx.Version // in use
+	Oper    *dcbx.Values // nil: DCBX is off
+	Remote  *dcbx.Values // nil: no neighbor has told any
+}
+
+// DCBX describes the port's.
+func (d display) DCBX() (x DCBX, err error) {
+	m, lead := &d.management, &d.lead().cfg
+	x.Set, x.Classes = lead.DCB, lead.Classes.Values()
+	x.Admin = x.Set.Values(x.Classes)
+	for kind, to := range map[mcp.MIB]**dcbx.Values{mcp.OperationalMIB: &x.Oper, mcp.RemoteMIB: &x.Remote} {
+		is, err := m.mcp.DCBXQueryParams(kind)
+		if err != nil {
+			return x, err
+		}
+		if is.Version != dcbx.Disabled {
+			*to = &is.Values
+		}
+		if kind == mcp.OperationalMIB {
+			x.Version = is.Version
 		}
 	}
-	for _, a := range v.Apps {
-		apps = append(apps, settings.FormatApp(a))
-	}
-	state := func(f dcbx.Feature) string {
-		return word(f.Enabled, "", " (not told)") + word(f.Willing, " (willing)", "") + word(f.Error, " (error)", "")
-	}
-	none := func(s string) string { return word(s == "", "none", s) }
-	return []view.AttributeRow{
-		attribute(name+"_ets_prio_tc", "%s%s", numbers(v.PrioTC[:]), state(v.ETS)),
-		attribute(name+"_ets_tc_bw", "%s", numbers(v.Weight[:])),
-		attribute(name+"_ets_tc_tsa", "%s", strings.Join(tsa, ",")),
-		attribute(name+"_pfc_prio", "%s%s", none(numbers(pfc)), state(v.Pause)),
-		attribute(name+"_app", "%s%s", none(strings.Join(apps, ",")), state(v.App)),
-	}
+	return x, nil
 }

@@ -7,6 +7,8 @@ import (
 	"tapir/nic/fastlinq/ecore"
 	"tapir/nic/fastlinq/ecore/cxt"
 	"tapir/nic/fastlinq/ecore/spq"
+	"tapir/nic/fastlinq/fcoe"
+	"tapir/nic/fastlinq/iscsi"
 	"tapir/nic/fastlinq/l2"
 	"tapir/nic/fastlinq/ll2"
 	"tapir/nic/fastlinq/rdma"
@@ -185,11 +187,14 @@ func fromCore(t ecore.Tunnels) l2.TunnelParams {
 func (d *Device) open(open bool) error {
 	if d.core.open = open; !open {
 		d.sriov.stop()
+		d.iscsi.stop()
+		d.fcoe.stopFunction()
 		d.light.stop()
 		d.contexts.stop()
 		return d.setNetdev(&d.cfg)
 	}
-	return errors.Join(d.giveShares(), d.contexts.start(), d.light.start(), d.setNetdev(&d.cfg), d.sriov.start())
+	return errors.Join(d.giveShares(), d.contexts.start(), d.light.start(), d.iscsi.start(),
+		d.fcoe.startFunction(), d.setNetdev(&d.cfg), d.sriov.start())
 }
 
 // RamrodName names a command: "ETH VPORT_START".
@@ -201,6 +206,10 @@ func RamrodName(c ecore.RamrodCount) string {
 		return fmt.Sprintf("%v %v", c.Protocol, rdma.Command(c.Cmd))
 	case cxt.RoCE:
 		return fmt.Sprintf("%v %v", c.Protocol, rdma.RoCECommand(c.Cmd))
+	case cxt.ISCSI:
+		return fmt.Sprintf("%v %v", c.Protocol, iscsi.Command(c.Cmd))
+	case cxt.FCoE:
+		return fmt.Sprintf("%v %v", c.Protocol, fcoe.Command(c.Cmd))
 	case cxt.Core:
 		return fmt.Sprintf("%v %v", c.Protocol, ll2.Command(c.Cmd))
 	}

@@ -4,12 +4,16 @@
 package hardware
 
 import (
+	"errors"
+
 	"tapir/nic/dcb"
+	"tapir/nic/fcoe"
 	"tapir/nic/hostfn"
 	"tapir/nic/msglog"
 	"tapir/nic/pacing"
 	"tapir/nic/param"
 	"tapir/nic/secret"
+	"tapir/nic/toe"
 	"tapir/nic/verbs"
 	"tapir/nic/view"
 	"tapir/wire/ether"
@@ -72,6 +76,8 @@ type Function interface {
 	// MAD is SYN for a packet of RoCE to queue pair 1 and its header; the device answers
 	// with NIC.MAD.
 	MAD(h ether.Header, packet []byte) (taken bool, why frame.DropReason)
+	// FCoE is the device's part in FCoE; nil: it has none.
+	FCoE() fcoe.Hardware
 	// Isles hear of data that TCP receives out of order; nil: nobody does.
 	Isles() Isles
 	// LLDP offers the device a frame with EtherType 0x88CC, borrowed; one that it takes is
@@ -142,6 +148,8 @@ type NIC interface {
 	Opened(packet []byte, off frame.Offload)
 	// MAD takes a packet to queue pair 1 that the device was given, borrowed, and its header.
 	MAD(h ether.Header, packet []byte)
+	// FCoE takes a frame of FIP or FCoE that the device has received behind its header, borrowed.
+	FCoE(h ether.Header, body []byte)
 	// TakeEtherType has take see the frames of an EtherType that come for the NIC's
 	// station, their headers and what follows, borrowed, until remove is called. What it
 	// returns is as with Function.SYN.
@@ -150,6 +158,12 @@ type NIC interface {
 	Traffic() Traffic
 	// Bench is what selftests use.
 	Bench
+}
+
+// Output is frame.Link with the time.
+type Output interface {
+	Room(now frame.Time) int
+	Transmit(f *frame.Frame, now frame.Time)
 }
 
 // Link is the link of a port.
@@ -206,6 +220,16 @@ type Shape struct {
 	Superframes bool          // frames of the wire may hold several segments
 	RSSKey      secret.Secret // what the keys of hashes follow from
 	RDMA        verbs.Personality
+	Classes     dcb.Admin
+}
+
+// CheckClasses refuses traffic classes of a port that functions share without DCBX.
+func (s *Shape) CheckClasses(shared bool) error {
+	if !shared || s.Classes == (dcb.Admin{}) {
+		return nil
+	}
+	return errors.New("prio_pfc, prio_tc, tc_tsa, tc_bw, tc_maxrate, trust and dscp_prio are not for functions that " +
+		"share a port without dcbx: remove them")
 }
 
 // Env is the NIC and the world that a function is attached to.
@@ -215,9 +239,13 @@ type Env struct {
 	Config Config
 	Port   int // of the device, which the wire belongs to
 	Verbs  *verbs.Device
+	TCP    *toe.Engine
 	Log    *msglog.Log
 	Pool   frame.Pool
 	System frame.Clock
+	// Ethernet is the way out for what vports send. With DCQCN it is the queue of the first
+	// queue pair, whose rate it has.
+	Ethernet Output
 	// PF is the function's place in the scheduler of what its port sends. LimitReceived
 	// limits what it receives, in Mb/s, 0: not, and says its part of a full port.
 	PF            *pacing.Node

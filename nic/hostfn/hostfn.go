@@ -5,6 +5,7 @@ package hostfn
 import (
 	"net/netip"
 
+	"tapir/nic/pacing"
 	"tapir/wire/frame"
 )
 
@@ -27,6 +28,8 @@ type Function interface {
 	Waiting() int
 	// Fill is how full the fullest receive queue is, in parts of pacing.Full.
 	Fill() int
+	// Buffers are where frames wait for a receive queue; nil: none has had to.
+	Buffers() *pacing.Buffers
 }
 
 // NIC is what a function sees of its NIC.
@@ -40,6 +43,8 @@ type NIC interface {
 	// Drop takes a frame that cannot leave by a port; Dropped tells of one that
 	// somebody else releases.
 	Drop(p frame.Port, f *frame.Frame, r frame.DropReason)
+	// Buffer is the receive buffer of a frame of the wire and its size in octets; 0: there is none.
+	Buffer(f *frame.Frame) (i uint8, size int)
 	Dropped(p frame.Port, f *frame.Frame, r frame.DropReason)
 	// Admit looks at a frame of the operating system that did not pass the NIC;
 	// false: it was not allowed, and is gone.
@@ -69,6 +74,9 @@ func (None) Waiting() int { return 0 }
 
 // Fill implements Function.
 func (None) Fill() int { return 0 }
+
+// Buffers implements Function.
+func (None) Buffers() *pacing.Buffers { return nil }
 
 // Rule claims a flow of received packets for a queue, or drops it. The zero value
 // of a field of the flow means any.

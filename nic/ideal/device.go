@@ -11,6 +11,11 @@ import (
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
 	"tapir/nic/param"
+	"tapir/nic/verbs"
+	"tapir/wire/ether"
+	"tapir/wire/fcoe"
+	"tapir/wire/fip"
+	"tapir/wire/frame"
 )
 
 // Kind names this hardware.
@@ -49,6 +54,9 @@ func (c *Config) Validate(s hardware.Shape) error {
 	if s.Queues > 1 {
 		return fmt.Errorf("hardware ideal has one queue, not %d: remove queues, or use hardware fastlinq", s.Queues)
 	}
+	if s.RDMA == verbs.ISCSI {
+		return fmt.Errorf("hardware ideal has no iSCSI function: use hardware fastlinq for personality %v", s.RDMA)
+	}
 	return nil
 }
 
@@ -77,9 +85,21 @@ func (d *Device) Attach(fn int, e hardware.Env) (hardware.Function, error) {
 		return nil, errors.New("hardware ideal does not tag the operating system's frames: remove vlan or the host " +
 			"TAP, or use hardware fastlinq")
 	}
-	f := &Function{nic: e.NIC, verbs: e.Verbs, device: d, port: &d.ports[e.Port], host: hostfn.None{}}
+	f := &Function{nic: e.NIC, verbs: e.Verbs, device: d, port: &d.ports[e.Port], host: hostfn.None{},
+		shared: e.Tagged != nil}
+	if err := f.Check(e.Shape, e.Config); err != nil {
+		return nil, err
+	}
 	if e.Host != nil {
 		f.host = &host{nic: e.NIC}
+	}
+	if e.Shape.RDMA == verbs.FCoE {
+		for _, typ := range []uint16{fcoe.EtherType, fip.EtherType} {
+			e.NIC.TakeEtherType(typ, func(h ether.Header, body []byte) (bool, frame.DropReason) {
+				e.NIC.FCoE(h, body)
+				return true, frame.DropNone
+			})
+		}
 	}
 	d.functions[fn] = f
 	f.nic.Carrier(hardware.Link{Up: !f.port.down})

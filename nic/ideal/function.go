@@ -3,6 +3,7 @@ package ideal
 import (
 	"slices"
 
+	"tapir/nic/fcoe"
 	"tapir/nic/hardware"
 	"tapir/nic/hostfn"
 	"tapir/nic/verbs"
@@ -19,7 +20,11 @@ type Function struct {
 	device *Device
 	port   *port
 	host   hostfn.Function
+	shared bool // its port is that of other functions too
 }
+
+// Check implements hardware.Function.
+func (f *Function) Check(s hardware.Shape, _ hardware.Config) error { return s.CheckClasses(f.shared) }
 
 // Signal implements hardware.Function: the link of all functions of the port
 // follows its carrier. Who calls announces its addresses itself.
@@ -83,14 +88,14 @@ func (idle) SYN(ether.Header, []byte, frame.Offload) (bool, frame.DropReason) {
 	return false, frame.DropNone
 }
 
+// FCoE implements hardware.Function.
+func (idle) FCoE() fcoe.Hardware { return nil }
+
 // Isles implements hardware.Function.
 func (idle) Isles() hardware.Isles { return nil }
 
 // Closed implements hardware.Function.
 func (idle) Closed([]byte, frame.Time) {}
-
-// Check implements hardware.Function.
-func (idle) Check(hardware.Shape, hardware.Config) error { return nil }
 
 // Apply implements hardware.Function.
 func (idle) Apply(hardware.Shape, hardware.Config, frame.Time) error { return nil }

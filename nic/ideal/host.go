@@ -2,6 +2,7 @@ package ideal
 
 import (
 	"tapir/nic/hardware"
+	"tapir/nic/pacing"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -61,6 +62,9 @@ func (h *host) Due() bool { return len(h.rx) > 0 && h.nic.HostRoom() > 0 }
 
 // Fill implements hostfn.Function: an ideal port has nobody to agree with on pause.
 func (h *host) Fill() int { return 0 }
+
+// Buffers implements hostfn.Function.
+func (h *host) Buffers() *pacing.Buffers { return nil }
 
 // Waiting implements hostfn.Function.
 func (h *host) Waiting() int { return len(h.rx) + len(h.tx) }

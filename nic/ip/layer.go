@@ -70,10 +70,11 @@ type protocol struct {
 }
 
 // Group is a multicast group with its station address. IP is not valid for one
-// of Ethernet alone.
+// of Ethernet alone, which may be a further station of the NIC.
 type Group struct {
-	IP  netip.Addr
-	MAC ether.Addr
+	IP   netip.Addr
+	MAC  ether.Addr
+	VLAN uint16 // in which frames for it come, besides the NIC's own; 0: in no other
 }
 
 // routes are the addresses of a NIC and the ways to others.
@@ -85,6 +86,16 @@ type routes struct {
 	allNodes  ether.Addr
 	header    ether.Header // of our frames: source and tag
 	redirects []redirect
+	moved     func()
+}
+
+// OnMoved has moved called when Station of some address may have changed.
+func (l *routes) OnMoved(moved func()) { l.moved = moved }
+
+func (l *routes) haveMoved() {
+	if l.moved != nil {
+		l.moved()
+	}
 }
 
 // station is a NIC that sends to others on its link.
@@ -97,13 +108,13 @@ type station struct {
 type registry struct {
 	ethernet  []protocol // by EtherType
 	protocols []protocol // by IP protocol
+	in        Packet     // the frame that they are offered
 }
 
 // Layer is the internet layer of one wire port, or of one VLAN on it.
 type Layer struct {
 	station
 	registry
-	in        Packet
 	looped    port.Loop // packets to our own addresses
 	neighbors neighbors
 	resolving resolutions
@@ -144,6 +155,7 @@ func (l *routes) Set(s Settings) {
 	l.Settings, l.header.Src = s, s.MAC
 	l.addrs = s.addresses()
 	l.setGroups()
+	l.haveMoved()
 }
 
 // Listen joins the groups given for a protocol, beside those of the addresses and of
@@ -165,7 +177,7 @@ func (l *routes) setGroups() {
 	for _, p := range l.addrs {
 		if p.Addr().Is6() {
 			g := icmp.SolicitedNode(p.Addr())
-			l.groups = append(l.groups, Group{g, icmp.MulticastMAC(g)})
+			l.groups = append(l.groups, Group{IP: g, MAC: icmp.MulticastMAC(g)})
 		}
 	}
 	for _, j := range l.extra {

@@ -61,7 +61,7 @@ type member struct {
 func (l *Layer) Join(protocol any, groups ...Group) {
 	heard := slices.Clone(groups)
 	if slices.ContainsFunc(groups, func(g Group) bool { return g.IP.Is4() }) {
-		heard = append(heard, Group{allSystems, MulticastMAC(allSystems)}) // where queries go
+		heard = append(heard, Group{IP: allSystems, MAC: MulticastMAC(allSystems)}) // where queries go
 	}
 	l.Listen(protocol, heard...)
 	m := &l.members

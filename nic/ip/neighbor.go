@@ -160,6 +160,10 @@ func (l *Layer) toNeighbor(o port.Out, hop netip.Addr, now frame.Time) {
 			l.neighbors.arm(n, now.Add(DelayFirstProbe))
 		}
 	}
+	if !o.Station.IsZero() { // its sender knows the station, and is told when it changes
+		l.toStation(o, o.Station, now)
+		return
+	}
 	l.toStation(o, n.mac, now)
 }
 
@@ -226,12 +230,16 @@ func (l *Layer) confirm(a netip.Addr, mac ether.Addr, now frame.Time) {
 
 // resolved makes n reachable until the time given and sends what waited.
 func (l *Layer) resolved(n *neighbor, mac ether.Addr, until, now frame.Time) {
+	moved := n.mac != mac
 	n.mac, n.state, n.tries, n.deadline, n.told = mac, reachable, 0, until, now
 	for _, o := range n.pending {
 		l.toStation(o, mac, now)
 	}
 	n.pending = nil
 	l.answerResolutions(n.ip, mac)
+	if moved {
+		l.haveMoved()
+	}
 }
 
 // pollNeighbors runs the cache's timers.

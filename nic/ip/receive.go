@@ -73,6 +73,9 @@ func (l *Layer) Take(f *frame.Frame, now frame.Time) *Packet {
 	return p
 }
 
+// InHand tells whether there is a frame in hand.
+func (r *registry) InHand() bool { return r.in.Frame != nil }
+
 // Receive lets the frame in hand pass all stages and sets its verdict.
 func (l *Layer) Receive(p *Packet) { p.Verdict = l.etherIn(p, p.Frame.Bytes()) }
 
@@ -120,10 +123,11 @@ func (l *Layer) etherIn(p *Packet, b []byte) Verdict {
 		return p.Refuse(drop.Truncated)
 	}
 	p.Ether = h
+	own := l.ourVLAN(&h)
 	switch {
 	case h.Src.IsMulticast():
 		return p.Refuse(drop.Source)
-	case !l.ourVLAN(&h):
+	case !own && !l.visits(&h):
 		return p.Refuse(drop.WrongVLAN)
 	case !l.ourStation(h.Dst):
 		return p.Refuse(drop.NotOurMAC)
@@ -134,6 +138,9 @@ func (l *Layer) etherIn(p *Packet, b []byte) Verdict {
 				return v
 			}
 		}
+	}
+	if !own {
+		return p.Refuse(drop.WrongVLAN)
 	}
 	switch h.Type {
 	case ether.TypeIPv4, ether.TypeIPv6:
@@ -156,14 +163,20 @@ func (l *routes) ourVLAN(h *ether.Header) bool {
 	return false
 }
 
+// visits reports whether a frame is in another VLAN in which its station is listened for.
+func (l *routes) visits(h *ether.Header) bool {
+	return h.NTags == 1 && slices.ContainsFunc(l.groups, func(g Group) bool {
+		return g.VLAN != 0 && g.VLAN == h.Tags[0].VID() && g.MAC == h.Dst
+	})
+}
+
 func (l *routes) ourStation(dst ether.Addr) bool {
-	if !dst.IsMulticast() {
-		return dst == l.MAC
-	}
-	if dst.IsBroadcast() || dst == l.allNodes {
-		return true
-	}
-	return slices.ContainsFunc(l.groups, func(g Group) bool { return g.MAC == dst })
+	return dst == l.MAC || dst.IsBroadcast() || dst == l.allNodes || l.Listens(dst)
+}
+
+// Listens tells whether a station is one that Listen has told of.
+func (l *routes) Listens(a ether.Addr) bool {
+	return slices.ContainsFunc(l.groups, func(g Group) bool { return g.MAC == a })
 }
 
 // arpIn is stage 2 (RFC 826, RFC 5227).

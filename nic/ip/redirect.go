@@ -38,6 +38,7 @@ func (l *Layer) redirectIn(p *Packet, m *icmp.Message) Verdict {
 		return p.Refuse(drop.Unused)
 	}
 	l.setRedirect(redirect{r.Dst, r.Hop, p.Now.Add(redirectLife)})
+	l.haveMoved()
 	return p.keep()
 }
 
@@ -89,5 +90,8 @@ func (l *routes) redirected(dst netip.Addr) netip.Addr {
 
 // forgetRedirects forgets the redirects that match.
 func (l *routes) forgetRedirects(match func(r redirect) bool) {
-	l.redirects = slices.DeleteFunc(l.redirects, match)
+	before := len(l.redirects)
+	if l.redirects = slices.DeleteFunc(l.redirects, match); len(l.redirects) != before {
+		l.haveMoved()
+	}
 }

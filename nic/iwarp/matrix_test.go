@@ -109,7 +109,7 @@ func newMatrix(t *testing.T, seed uint64) *matrix {
 	tcp := toe.Config{
 		MTU: pick(r, 576, 1500, 9000), MaxSegs: pick(r, 1, 1, 8, 45), RcvWnd: pick(r, 64<<10, 1<<20),
 		Retries: 40, SynRetries: 20, TimeWait: time.Second,
-		Params: toe.Params{Congestion: pick(r, toe.Cubic, toe.Reno), Nagle: r.IntN(6) == 0},
+		Params: toe.Params{Congestion: pick(r, toe.Cubic, toe.Reno, toe.DCTCP), Nagle: r.IntN(6) == 0},
 	}
 	w := newWorld(t, tcp, cfg)
 	m.faults(w, tcp.MaxSegs)

@@ -178,6 +178,15 @@ func (p *Port) forget(s Scope, now frame.Time) {
 // LocalChanged says that Env.Local has something else to tell.
 func (p *Port) LocalChanged(s Scope) { p.agents[s].changed = true }
 
+// Hurry has the agents send as after a new neighbor, for a port that cannot know when the other
+// end begins to listen.
+func (p *Port) Hurry(now frame.Time) {
+	for s := range Scopes {
+		a := &p.agents[s]
+		a.fast, a.nextTx = fastStart, min(a.nextTx, now)
+	}
+}
+
 // Receive takes a frame with EtherType 0x88CC, borrowed. False: no agent listens
 // to its destination. ErrTooMany or an error of wire/lldp: the agent has
 // discarded it, and nothing has changed.

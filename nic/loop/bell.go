@@ -102,7 +102,7 @@ func (l *Loop) letRing() {
 	if now < l.policy.spinAgain {
 		return
 	}
-	l.policy.yield(&l.clock, now)
+	l.policy.yield(&l.clock)
 	if b.inVain = min(max(1, 2*b.inVain), maxSkip); b.rung() {
 		b.inVain = 0
 	}

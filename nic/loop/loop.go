@@ -447,8 +447,8 @@ func (l *Loop) failed() error {
 func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
 	clearEvents(l.fds)
-	if deadline > now && l.policy.spins(now) && len(l.sources) == 0 && !l.waits() {
-		if l.spin(now, min(deadline, now.Add(spinFor))) {
+	if deadline > now && l.policy.spins(now, l.memory() != nil) && len(l.sources) == 0 && !l.waits() {
+		if l.spin(now, deadline) {
 			l.rested = false
 			return nil
 		}
@@ -538,44 +538,6 @@ func (l *Loop) mayBeMore() {
 // waits tells that a port waits for more than frames.
 func (l *Loop) waits() bool {
 	return l.uneven && slices.ContainsFunc(l.ports, func(p *Port) bool { return p.n > 0 || p.stuck || p.unbuffered })
-}
-
-// spin looks for work until the time end and yields between two looks. To try to
-// read costs less than to ask first, where frames came last; one question is enough
-// about all other ports.
-func (l *Loop) spin(now, end frame.Time) (found bool) {
-	for glanced, long := false, false; now < end; {
-		// A look at memory costs less than to yield, unless somebody else had the processor.
-		if glanced = !glanced && l.policy.brief && l.glance(); !glanced {
-			if now, long = l.policy.yield(&l.clock, now); long {
-				return false
-			}
-		}
-		for _, p := range l.active {
-			found = p.peek() || found
-		}
-		if len(l.active) < len(l.ports) {
-			n, _, err := l.wait(look)
-			found = found || n > 0 || err != nil // the next sleep meets the error
-		}
-		if l.called() || found { // the look may have taken the mailbox's event
-			return true
-		}
-	}
-	return false
-}
-
-// glance looks many times for a frame in memory.
-func (l *Loop) glance() (found bool) {
-	if len(l.active) != 1 || l.active[0].ring == nil {
-		return false
-	}
-	for range glances {
-		if l.active[0].ring.Buffered() {
-			return true
-		}
-	}
-	return false
 }
 
 // called tells that the mailbox has something, and resets its descriptor.

@@ -17,24 +17,25 @@ import (
 type Topic uint32
 
 const (
-	Cmd    Topic = 0x1       // drv: each command of a program, step by step
-	Probe  Topic = 0x2       // probe: what a function is found to be
-	Link   Topic = 0x4       // link: the port opens and closes
-	Down   Topic = 0x10      // ifdown: a function stops
-	Drop   Topic = 0x40      // rx_err: each frame dropped, and why
-	TX     Topic = 0x100     // tx_queued: each FPDU sent
-	Intr   Topic = 0x200     // intr: interrupts
-	WR     Topic = 0x400     // tx_done: each work request posted and completed
-	RX     Topic = 0x800     // rx_status: each FPDU received
-	Data   Topic = 0x1000    // pktdata: each piece of memory read or written for a message
-	HW     Topic = 0x2000    // hw: registers, windows, phases
-	SPQ    Topic = 0x10000   // spq: ramrods
-	IOV    Topic = 0x80000   // iov: what virtual functions are refused, and shut out for
-	Errors Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
-	Obj    Topic = 0x800000  // cxt: objects made and destroyed
-	MPA    Topic = 0x1000000 // ll2: start-up frames
-	MM     Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
-	CM     Topic = 0x4000000 // rdma: connection events and states
+	Cmd     Topic = 0x1       // drv: each command of a program, step by step
+	Probe   Topic = 0x2       // probe: what a function is found to be
+	Link    Topic = 0x4       // link: the port opens and closes
+	Down    Topic = 0x10      // ifdown: a function stops
+	Drop    Topic = 0x40      // rx_err: each frame dropped, and why
+	TX      Topic = 0x100     // tx_queued: each FPDU sent
+	Intr    Topic = 0x200     // intr: interrupts
+	WR      Topic = 0x400     // tx_done: each work request posted and completed
+	RX      Topic = 0x800     // rx_status: each FPDU received
+	Data    Topic = 0x1000    // pktdata: each piece of memory read or written for a message
+	HW      Topic = 0x2000    // hw: registers, windows, phases
+	SPQ     Topic = 0x10000   // spq: ramrods
+	IOV     Topic = 0x80000   // iov: what virtual functions are refused, and shut out for
+	Errors  Topic = 0x100000  // sp: protocol errors and Terminates (siw: eh), and what the management firmware answers
+	Storage Topic = 0x200000  // storage: connections of the iSCSI and FCoE functions
+	Obj     Topic = 0x800000  // cxt: objects made and destroyed
+	MPA     Topic = 0x1000000 // ll2: start-up frames
+	MM      Topic = 0x2000000 // ilt: memory registered, invalidated, bound to windows
+	CM      Topic = 0x4000000 // rdma: connection events and states
 	// All is the set of all topics.
 	All Topic = 1<<30 - 1
 )

@@ -22,7 +22,7 @@ import (
 // Parts are what the port uses of a NIC.
 type Parts struct {
 	Station *ether.Addr // its MAC address
-	// Owns tells whether the function has other stations, its VFs; nil: it has none.
+	// Owns tells whether the function has other stations, of VFs or FCoE; nil: it has none.
 	Owns func(ether.Addr) bool
 	// Wire drops frames that are nobody's.
 	Wire *port.Port

@@ -38,18 +38,18 @@ const weightUnit = 1 << 16
 // nothing.
 type Tree struct {
 	// Queued: the port queues what it is given, so that senders do not wait for the line.
-	Queued bool
+	Queued  bool
+	yielded bool // somebody was refused in favour of another
 
-	root    Node
-	now     frame.Time
-	round   uint64
-	limits  int        // nodes with a rate
-	paused  frame.Time // until when nothing leaves; 0: it does
-	began   frame.Time // when the pause began
-	idle    time.Duration
-	held    frame.Time // when the first refused frame may leave
-	yielded bool       // somebody was refused in favour of another
-	lpi     lpi
+	root   Node
+	now    frame.Time
+	round  uint64
+	limits int        // nodes with a rate
+	paused frame.Time // until when nothing leaves; 0: it does
+	began  frame.Time // when the pause began
+	idle   time.Duration
+	held   frame.Time // when the first refused frame may leave
+	lpi    lpi
 }
 
 // Node is a limiter and a share of its parent.

@@ -18,7 +18,7 @@ const (
 )
 
 // Row is one setting that has a name: in `tapir nic`, in a nics.yaml, in
-// `tapir set` and in docs/parameters.md.
+// `tapir set` and in docs/reference/parameters.md.
 type Row struct {
 	Name    string
 	Type    string // "bool", "number", "time", "list" or "choice"

@@ -12,38 +12,22 @@ import (
 	"tapir/wire/frame"
 )
 
-// Classes is what a port does about traffic classes and PFC. The zero value is a port without
-// them.
-type Classes struct {
-	dcb.Config
-	// TrustDSCP: the priority of an IP packet is that of its DSCP. Else it is that of the
-	// frame's VLAN tag, and 0 without one.
-	TrustDSCP bool
-	DSCP      *[64]uint8 // the priority of each DSCP, nil: its upper three bits
-}
-
-// equal tells whether two are the same.
-func (c Classes) equal(o Classes) bool {
-	if c.DSCP != nil && o.DSCP != nil && *c.DSCP == *o.DSCP {
-		c.DSCP, o.DSCP = nil, nil
-	}
-	return c == o
-}
-
 // classFrames is how many frames of the operating system, and of the RDMA engine, wait in a
 // class before they hold back their senders.
 const classFrames = 32
 
 // classes are the traffic classes of a port: frames wait there for the link.
 type classes struct {
-	Classes
-	queues  [dcb.Classes]class
-	holds   [dcb.Classes]pacing.Hold
-	tree    pacing.Tree // of weights
-	flow    pacing.Flow // what the port tells the other end by PFC
-	waiting int
-	held    uint8      // bit n: PFC holds priority n
-	next    frame.Time // when that ends
+	dcb.Port
+	queues [dcb.Classes]class
+	holds  [dcb.Classes]pacing.Hold
+	tree   pacing.Tree              // of weights and rates
+	flows  [dcb.Classes]pacing.Flow // what the port tells the other end by PFC
+	// discards counts received frames that had no room, by buffer.
+	discards [dcb.Classes]uint64
+	waiting  int
+	held     uint8      // bit n: PFC holds priority n
+	next     frame.Time // when that ends
 }
 
 // class is one traffic class.
@@ -87,8 +71,8 @@ func (q *class) pop() Out {
 }
 
 // SetClasses has the port queue what it sends by traffic classes, or ends that, while DCBX is off.
-func (p *Port) SetClasses(c Classes, now frame.Time) {
-	if p.fixed = nil; c != (Classes{}) {
+func (p *Port) SetClasses(c dcb.Port, now frame.Time) {
+	if p.fixed = nil; c != (dcb.Port{}) {
 		p.fixed = &c
 	}
 	p.SetDCB(*p.DCB(), now)
@@ -96,20 +80,25 @@ func (p *Port) SetClasses(c Classes, now frame.Time) {
 
 // useClasses puts traffic classes to use. What waits keeps its order within its class. PFC takes
 // the place of PAUSE frames.
-func (p *Port) useClasses(c Classes, now frame.Time) {
+func (p *Port) useClasses(c dcb.Port, now frame.Time) {
 	was := p.classes
-	if was == nil && c == (Classes{}) || was != nil && was.equal(c) {
+	if was == nil && c == (dcb.Port{}) || was != nil && was.Equal(c) {
 		return
 	}
-	if p.classes = nil; c != (Classes{}) {
-		n := &classes{Classes: c, next: frame.Never}
+	if p.classes = nil; c != (dcb.Port{}) {
+		n := &classes{Port: c, next: frame.Never}
 		for tc := range n.queues {
 			n.queues[tc].node = n.tree.Port().Child(true)
 			n.queues[tc].node.SetWeight(int64(c.Weight[tc]))
+			n.queues[tc].node.SetKbps(int64(c.MaxRate[tc]))
 		}
-		n.flow.Tx, n.flow.Speed = c.PFC != 0, p.Flow.Speed
+		n.tree.Begin(now)
 		if was != nil {
-			n.flow.Sent, n.holds = was.flow.Sent, was.holds
+			n.flows, n.holds, n.discards = was.flows, was.holds, was.discards
+		}
+		for prio := range n.flows {
+			f := &n.flows[prio]
+			f.Tx, f.Speed, f.Limit = c.PFC>>prio&1 != 0, p.Flow.Speed, p.Flow.Limit
 		}
 		for prio := range n.holds {
 			if h := &n.holds[prio]; c.PFC>>prio&1 == 0 {
@@ -141,10 +130,11 @@ func (p *Port) PFC() bool { return p.classes != nil && p.classes.PFC != 0 }
 
 // Priority is that of a frame with a tag of a priority, or none, and an IP packet of a
 // traffic class, or none.
-func (c *Classes) priority(tagged bool, pcp uint8, isIP bool, tclass uint8) uint8 {
+func (c *classes) priority(tagged bool, pcp uint8, isIP bool, tclass uint8) uint8 {
 	switch {
 	case c.TrustDSCP && isIP && c.DSCP != nil:
-		return c.DSCP[tclass>>2]
+		prio, _ := c.DSCP.Priority(tclass >> 2)
+		return prio
 	case c.TrustDSCP && isIP:
 		return tclass >> 5
 	case tagged:
@@ -154,7 +144,7 @@ func (c *Classes) priority(tagged bool, pcp uint8, isIP bool, tclass uint8) uint
 }
 
 // priorityOf is that of a frame.
-func (c *Classes) priorityOf(b []byte) uint8 {
+func (c *classes) priorityOf(b []byte) uint8 {
 	h, n, err := ether.Parse(b)
 	if err != nil {
 		return 0
@@ -171,6 +161,24 @@ func (c *Classes) priorityOf(b []byte) uint8 {
 		isIP = false
 	}
 	return c.priority(h.NTags > 0, uint8(h.Tags[0].TCI>>13), isIP, tclass)
+}
+
+// Buffer is the receive buffer of a frame and its size in octets; 0: there is none. PAUSE frames
+// have one for all.
+func (p *Port) Buffer(f *frame.Frame) (i uint8, size int) {
+	c := p.classes
+	switch {
+	case c == nil && p.Flow.Tx:
+		return 0, dcb.LosslessBuffer
+	case c == nil:
+		return 0, 0
+	}
+	lossless := c.PFC
+	if p.Flow.Tx {
+		lossless = 0xff
+	}
+	i = c.Buffers.Of(c.priorityOf(f.Bytes()))
+	return i, c.Buffers.Octets(i, lossless)
 }
 
 // Holds tells whether the RDMA engine has to wait with packets of a priority: PFC holds it,
@@ -204,8 +212,8 @@ func (p *Port) sendByClass(o Out, now frame.Time) {
 	}
 }
 
-// roomByClass is Room of a port with traffic classes: PFC holds back the frames of its
-// priorities alone.
+// roomByClass is Room of a port with traffic classes: PFC, and the rate of a class, hold back
+// the frames of their priorities alone.
 func (p *Port) roomByClass(engine bool) int {
 	if p.Closed {
 		return QueueFrames
@@ -215,7 +223,8 @@ func (p *Port) roomByClass(engine bool) int {
 		q := &c.queues[tc]
 		n := q.engine
 		if !engine {
-			if n = q.len() - q.engine; n > 0 && n < QueueFrames/2 && c.held>>q.waiting[q.head].prio&1 != 0 {
+			if n = q.len() - q.engine; n > 0 && n < QueueFrames/2 &&
+				(c.MaxRate[tc] > 0 || c.held>>q.waiting[q.head].prio&1 != 0) {
 				continue
 			}
 		}
@@ -240,7 +249,7 @@ func (c *classes) choose() (best *class) {
 		if q.len() == 0 {
 			continue
 		}
-		if c.held>>q.waiting[q.head].prio&1 != 0 {
+		if c.held>>q.waiting[q.head].prio&1 != 0 || c.MaxRate[tc] > 0 && !q.conforms() {
 			continue
 		}
 		if c.TSA[tc] != dcb.ETS {
@@ -251,6 +260,12 @@ func (c *classes) choose() (best *class) {
 		}
 	}
 	return best
+}
+
+// conforms tells whether the rate of the class lets its first frame leave now.
+func (q *class) conforms() bool {
+	_, before := pacing.Octets(q.waiting[q.head].Frame, gap)
+	return q.node.Departs(before)
 }
 
 // hold takes in which priorities PFC holds now, and until when.
@@ -269,6 +284,7 @@ func (c *classes) hold(now frame.Time) {
 // flushClasses sends what may leave while the link has room.
 func (p *Port) flushClasses(now frame.Time) {
 	c := p.classes
+	c.tree.Begin(now)
 	if c.held != 0 {
 		c.hold(now)
 	}
@@ -288,6 +304,8 @@ func (p *Port) flushClasses(now frame.Time) {
 		p.Transmit(o, now)
 		if c.TSA[c.PrioTC[prio]] == dcb.ETS {
 			q.node.Spend(all)
+		} else {
+			q.node.SpendHere(all)
 		}
 	}
 }
@@ -303,7 +321,8 @@ func (p *Port) priorityCounters() (list []Counter) {
 		name := fmt.Sprintf("x_prio%d_pause", prio)
 		list = append(list, view.Count("r"+name, h.Frames),
 			view.Count("r"+name+"_duration", uint64(h.Total().Microseconds())),
-			view.Count("r"+name+"_transition", h.Transitions), view.Count("t"+name, p.classes.flow.Sent))
+			view.Count("r"+name+"_transition", h.Transitions), view.Count("t"+name, p.classes.flows[prio].Sent),
+			view.Count(fmt.Sprintf("rx_prio%d_discards", prio), p.classes.discards[p.classes.Buffers.Of(uint8(prio))]))
 	}
 	return list
 }

@@ -17,19 +17,19 @@ func (p *Port) DCB() *dcb.State {
 }
 
 // SetDCB tells the port what DCBX has come to. While it is in use, its traffic classes and PFC
-// take the place of those of SetClasses. Functions that share a port take the priorities of
+// take the place of those of SetClasses, whose trust and rates stay. Functions that share a port take the priorities of
 // protocols alone.
 func (p *Port) SetDCB(s dcb.State, now frame.Time) {
 	p.dcb = nil
 	if s != (dcb.State{}) {
 		p.dcb = &s
 	}
-	var c Classes
-	switch {
-	case s.InUse && !p.Shared():
-		c = Classes{Config: s.Config, TrustDSCP: s.TrustDSCP, DSCP: s.DSCP}
-	case p.fixed != nil:
+	var c dcb.Port
+	if p.fixed != nil && !p.Shared() {
 		c = *p.fixed
+	}
+	if s.InUse && !p.Shared() {
+		c.Config = s.Config
 	}
 	p.useClasses(c, now)
 }

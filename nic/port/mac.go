@@ -95,6 +95,9 @@ func (p *Port) Counters(prefix string) []Counter {
 		list = append(list, view.Count("rx_pause_frames", p.Flow.Received), view.Count("tx_pause_frames", p.Flow.Sent),
 			view.Count("tx_pause_duration", uint64(p.Sched.Paused().Microseconds())),
 			view.Count("tx_lpi_entry_count", p.Sched.LPIEntries()))
+		if p.Flow.Limit > 0 {
+			list = append(list, p.pauseStorms()...)
+		}
 		if p.PFC() {
 			list = append(list, p.priorityCounters()...)
 		}

@@ -1,8 +1,11 @@
 package port
 
 import (
+	"time"
+
 	"tapir/nic/nicdrop"
 	"tapir/nic/pacing"
+	"tapir/nic/view"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/pause"
@@ -30,13 +33,39 @@ func (p *Port) SetLink(l Link, now frame.Time) {
 	p.agreed = l
 	p.Flow.Rx, p.Flow.Tx, p.Flow.Speed = l.RxPause && !p.PFC(), l.TxPause && !p.PFC(), l.Speed
 	if p.classes != nil {
-		p.classes.flow.Speed = l.Speed
+		for prio := range p.classes.flows {
+			p.classes.flows[prio].Speed = l.Speed
+		}
 		for prio := range p.classes.holds {
 			h := &p.classes.holds[prio]
 			h.Until = min(h.Until, now)
 		}
 		p.classes.hold(now)
 	}
+}
+
+// SetPauseLimit says for how long the port may tell the other end to wait without a break, by
+// PAUSE or PFC frames; 0: for ever.
+func (p *Port) SetPauseLimit(d time.Duration) {
+	p.Flow.Limit = d
+	if p.classes != nil {
+		for prio := range p.classes.flows {
+			p.classes.flows[prio].Limit = d
+		}
+	}
+}
+
+// pauseStorms are the counters of that limit, with mlx5's names.
+func (p *Port) pauseStorms() []Counter {
+	warnings, storms := p.Flow.Warnings, p.Flow.Storms
+	if p.classes != nil {
+		for prio := range p.classes.flows {
+			f := &p.classes.flows[prio]
+			warnings, storms = warnings+f.Warnings, storms+f.Storms
+		}
+	}
+	return []Counter{view.Count("tx_pause_storm_warning_events", warnings),
+		view.Count("tx_pause_storm_error_events", storms)}
 }
 
 // Control takes a frame of the MAC control sublayer that came in for the station
@@ -68,44 +97,71 @@ func (p *Port) Control(f *frame.Frame, own ether.Addr, now frame.Time) {
 func (c *classes) obey(f *pause.Frame, now frame.Time) {
 	for prio := range c.holds {
 		if f.Enabled&c.PFC>>prio&1 != 0 {
-			c.holds[prio].Set(c.flow.Pause(f.Timers[prio]), now)
+			c.holds[prio].Set(c.flows[prio].Pause(f.Timers[prio]), now)
 		}
 	}
 	c.hold(now)
 }
 
-// Relieve takes in how full the receive queues are, in parts of pacing.Full, and
-// sends a PAUSE frame of the station src if that is due, or a PFC frame about all its
-// priorities, which share the queues. It goes first, and no pause holds it back.
-func (p *Port) Relieve(fill int, src ether.Addr, pool frame.Pool, now frame.Time) (next frame.Time) {
-	flow := &p.Flow
+// Relieve takes in how full the receive queues are, in parts of pacing.Full, and the receive
+// buffers of the priorities, nil: empty. It sends a PAUSE frame of the station src if that is
+// due, or a PFC frame. It goes first, and no pause holds it back.
+func (p *Port) Relieve(fill int, buffers *pacing.Buffers, src ether.Addr, pool frame.Pool,
+	now frame.Time) (next frame.Time) {
 	if p.PFC() {
-		flow = &p.classes.flow
+		if buffers == nil {
+			return frame.Never
+		}
+		return p.relieveClasses(buffers, src, pool, now)
 	}
-	if fill < pacing.XOFF && !flow.Off() && !p.Shared() {
+	flow := &p.Flow
+	if flow.Quiet(fill) && !p.Shared() {
 		return frame.Never
 	}
-	return p.relieve(flow, fill, src, pool, now)
+	quanta, send := flow.Waits(p.fullest(fill), now)
+	if send && p.sendPause(&pause.Frame{Src: src, Quanta: quanta}, pool, now) {
+		flow.Told(quanta, now)
+	}
+	return flow.Next()
 }
 
-func (p *Port) relieve(flow *pacing.Flow, fill int, src ether.Addr, pool frame.Pool, now frame.Time) (next frame.Time) {
-	quanta, send := flow.Waits(p.fullest(fill), now)
-	if !send || p.Closed || p.link.Room() <= 0 {
-		return flow.Next()
+func (p *Port) relieveClasses(buffers *pacing.Buffers, src ether.Addr, pool frame.Pool,
+	now frame.Time) (next frame.Time) {
+	c := p.classes
+	c.discards = buffers.Discards
+	told := pause.Frame{Src: src, PFC: true}
+	for prio := range c.flows {
+		f, fill := &c.flows[prio], buffers.Fill[c.Buffers.Of(uint8(prio))]
+		if f.Quiet(fill) {
+			continue
+		}
+		if quanta, send := f.Waits(fill, now); send {
+			told.Enabled |= 1 << prio
+			told.Timers[prio] = quanta
+		}
+	}
+	sent := told.Enabled != 0 && p.sendPause(&told, pool, now)
+	next = frame.Never
+	for prio := range c.flows {
+		f := &c.flows[prio]
+		if sent && told.Enabled>>prio&1 != 0 {
+			f.Told(told.Timers[prio], now)
+		}
+		next = min(next, f.Next())
+	}
+	return next
+}
+
+// sendPause sends a frame of the MAC control sublayer; false: it has to wait.
+func (p *Port) sendPause(c *pause.Frame, pool frame.Pool, now frame.Time) bool {
+	if p.Closed || p.link.Room() <= 0 {
+		return false
 	}
 	f := pool.Get(pause.Len)
 	if f == nil {
-		return flow.Next()
-	}
-	c := pause.Frame{Src: src, Quanta: quanta}
-	if flow != &p.Flow {
-		c = pause.Frame{Src: src, PFC: true, Enabled: p.classes.PFC}
-		for prio := range c.Timers {
-			c.Timers[prio] = quanta * uint16(c.Enabled>>prio&1)
-		}
+		return false
 	}
 	c.Put(f.Extend(pause.Len))
 	p.Transmit(Out{Frame: f}, now)
-	flow.Told(quanta, now)
-	return flow.Next()
+	return true
 }

@@ -13,6 +13,7 @@ import (
 	"tapir/nic/view"
 	"tapir/ptp/clock"
 	"tapir/wire/drop"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -89,7 +90,7 @@ func (p *Port) Begin(now frame.Time) {
 // NextRound is when to begin the next round; frame.Never: nobody was refused.
 func (p *Port) NextRound() frame.Time {
 	if p.classes != nil {
-		return min(p.Sched.Next(), p.classes.next)
+		return min(p.Sched.Next(), p.classes.next, p.classes.tree.Next())
 	}
 	if p.received == nil {
 		return p.Sched.Next()
@@ -124,6 +125,8 @@ type Port struct {
 	*Common
 	// Closed: the port is not active; nothing passes.
 	Closed bool
+	looped LoopReason
+	name   frame.Port
 	// Stamper sees every frame that leaves; nil: nobody wants to.
 	Stamper Stamper
 
@@ -134,16 +137,14 @@ type Port struct {
 
 	*Line
 
-	name       frame.Port
 	external   frame.Link // nil: the NIC has no such port
 	link       frame.Link // external, or loop while the port is in loopback
 	loop       Loop
 	queue      []Out // first is at head
 	head       int
-	unreported int // see TakeSent
-	looped     LoopReason
+	unreported int        // see TakeSent
 	dcb        *dcb.State // nil: see DCB
-	fixed      *Classes   // of SetClasses, nil: none
+	fixed      *dcb.Port  // of SetClasses, nil: none
 	classes    *classes   // in use, nil: none
 	agreed     Link       // of SetLink
 	own        Line
@@ -239,9 +240,10 @@ type Out struct {
 	OneStep bool
 	// Offloaded: the TCP engine's, not a frame of the Ethernet queue.
 	Offloaded bool
-	Priority  uint8  // 0 to 7, of a tagged frame
-	AddTag    bool   // an untagged frame with a priority gets a tag with VLAN 0
-	Type      uint16 // EtherType of a packet that is not one of IP; 0: it is
+	Priority  uint8      // 0 to 7, of a tagged frame
+	AddTag    bool       // an untagged frame with a priority gets a tag with VLAN 0
+	Type      uint16     // EtherType of a packet that is not one of IP; 0: it is
+	Station   ether.Addr // of the next hop, if it answers; zero: that which it has said
 	Since     frame.Stamp
 }
 

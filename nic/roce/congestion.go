@@ -16,9 +16,12 @@ import (
 // packets with CE, and has queue pairs send more slowly that it is notified of.
 type congestion struct {
 	dcqcn.Params
-	free  []*dcqcn.Limiter // that no queue pair has
-	cnps  []*qp            // that owe their peers a CNP
-	route route            // of the CNP in hand
+	free []*dcqcn.Limiter // that no queue pair has; the last is given first
+	// first is the queue of the first limiter, which the Ethernet function shares; each other
+	// queue is of one queue pair.
+	first dcqcn.Shared
+	cnps  []*qp // that owe their peers a CNP
+	route route // of the CNP in hand
 }
 
 // lineOverhead is what a packet takes of the line beside its IP packet: preamble, Ethernet
@@ -30,6 +33,7 @@ func (e *Engine) startCongestion(p dcqcn.Params) {
 	c := &e.congestion
 	if c.Params = p.WithDefaults(); p.Enable && !p.NoReaction {
 		c.free = dcqcn.NewLimiters(&c.Params)
+		c.first.Limiter = c.free[len(c.free)-1]
 	}
 }
 
@@ -48,6 +52,9 @@ func (e *Engine) limit(q *qp) {
 		return
 	}
 	q.limiter, c.free = c.free[n-1], c.free[:n-1]
+	if q.limiter == c.first.Limiter {
+		c.first.Taken = true
+	}
 	mbps := c.MaxRate
 	if link := e.env.Speed(); mbps == 0 || mbps > link {
 		mbps = link
@@ -58,9 +65,22 @@ func (e *Engine) limit(q *qp) {
 // unlimit gives the limiter back.
 func (e *Engine) unlimit(q *qp) {
 	if c := &e.congestion; q.limiter != nil {
-		c.free = append(c.free, q.limiter)
+		if c.free = append(c.free, q.limiter); c.first.Limiter == q.limiter {
+			c.first = dcqcn.Shared{Limiter: q.limiter}
+		}
 		q.limiter = nil
 	}
+}
+
+// EthernetRoom is for how many of room frames of the Ethernet function there is room in the
+// queue of the first queue pair with a limiter, which they share. Poll says when there is more.
+func (e *Engine) EthernetRoom(room int, now frame.Time) int {
+	return e.congestion.first.EthernetRoom(room, now)
+}
+
+// EthernetSent accounts for a frame of the Ethernet function with its octets on the wire.
+func (e *Engine) EthernetSent(octets int, now frame.Time) {
+	e.congestion.first.EthernetSent(octets, now)
 }
 
 // marked sees to a packet with CE: the notification point. What carries no data is no cause of
@@ -141,6 +161,9 @@ func (q *qp) held(now frame.Time) bool {
 	if q.limiter == nil || !q.limiter.Holds(now) {
 		return false
 	}
+	if c := &q.e.congestion; c.first.Limiter == q.limiter {
+		c.first.Refused()
+	}
 	if q.req.expiry != 0 {
 		q.armTimer(now)
 	} else {
@@ -153,6 +176,9 @@ func (q *qp) held(now frame.Time) bool {
 func (q *qp) spend(w *writer, now frame.Time) {
 	if q.limiter != nil {
 		q.limiter.Spend(w.f.Len()+w.packets*lineOverhead+(w.packets-1)*w.r.length, now)
+		if c := &q.e.congestion; c.first.Limiter == q.limiter {
+			c.first.Sent()
+		}
 	}
 }
 

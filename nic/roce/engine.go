@@ -124,7 +124,7 @@ func (e *Engine) Poll(now frame.Time) frame.Time {
 		e.ready = append(e.ready[:0], e.ready[e.head:]...)
 		e.head = 0
 	}
-	return max(now, e.Deadline())
+	return max(now, min(e.Deadline(), e.congestion.first.EthernetDue()))
 }
 
 // park keeps a queue pair whose traffic class holds it back until the next Poll.

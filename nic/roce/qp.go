@@ -190,7 +190,7 @@ func (q *qp) output(now frame.Time) (more bool) {
 	}
 	t, res := turn{turnFrames, turnOctets}, responding{q}
 	if res.sendReplies(&t, now) {
-		return q.limiter == nil || !q.limiter.Holds(now)
+		return !q.held(now)
 	}
 	t.frames-- // for the acknowledgement
 	if s := q.v.State(); s == verbs.RTS || s == verbs.SQD {

@@ -287,10 +287,15 @@ func (q *qp) expired(now frame.Time) {
 	}
 	if r.expiry == 0 || r.expiry > now {
 		if r.early != 0 && r.early <= now {
-			r.earlies++
-			q.e.stats.Adaptive++
-			q.armEarly(now)
-			q.goBack(r.una)
+			// Who is told to pause cannot expect an answer in time.
+			paused := q.e.env.Holds != nil && q.e.env.Holds(&q.route.hop)
+			if !paused {
+				r.earlies++
+			}
+			if q.armEarly(now); !paused {
+				q.e.stats.Adaptive++
+				q.goBack(r.una)
+			}
 		}
 		q.setTimer()
 		return

@@ -439,6 +439,13 @@ func TestAdaptiveRetransmission(t *testing.T) {
 	if got := r.sentBy(); !slices.Equal(got, []int{5, 6, 7}) {
 		t.Errorf("after a NAK for 5: %v", got)
 	}
+	paused := true // by PFC
+	r.a.Endpoint().(*qp).e.env.Holds = func(*Hop) bool { return paused }
+	r.now = r.now.Add(8 * time.Millisecond)
+	if got := r.sentBy(); len(got) > 0 {
+		t.Errorf("sent while paused: %v", got)
+	}
+	paused = false
 	for _, step := range []struct {
 		after time.Duration
 		sends bool

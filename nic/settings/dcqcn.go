@@ -18,7 +18,7 @@ func (c *Bound) dcqcnRows() []*param.Row {
 	}
 	list := []*param.Row{
 		param.Bool(row("roce_enable_dcqcn", "congestion control of RoCE v2: reserves 64 rate limiters, which the "+
-			"first 64 queue pairs get"), &p.Enable, false),
+			"first 64 queue pairs get; frames of the host TAP share the first one"), &p.Enable, false),
 		param.Bool(row("notification_point", "send congestion notification packets (CNPs) for packets marked with CE"),
 			&p.NoNotification, true),
 		param.Bool(row("reaction_point", "limit the rate of queue pairs at CNPs; 0 reserves no limiters"),

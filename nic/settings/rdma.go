@@ -16,7 +16,8 @@ import (
 // less of.
 type RDMA struct {
 	verbs.Limits
-	// Personality chooses iWARP or RoCE, or Ethernet alone: then objects are refused.
+	// Personality chooses iWARP or RoCE, a storage function, or Ethernet alone: without RDMA its objects are
+	// refused.
 	Personality verbs.Personality
 	// PKeys is the port's partition key table; none: the default partition alone.
 	PKeys []uint16
@@ -50,7 +51,7 @@ func (r *RDMA) Resources() verbs.Limits {
 		l.MaxInline = cmp.Or(l.MaxInline, roceInline)
 		l.MaxIRD, l.MaxORD = min(l.MaxIRD, roceReads), min(l.MaxORD, roceReads)
 	}
-	if r.Personality != verbs.Ethernet {
+	if r.Personality.RDMA() {
 		l.MaxQP, l.MaxSRQ = cmp.Or(l.MaxQP, hardware.DefaultQPs), cmp.Or(l.MaxSRQ, hardware.DefaultSRQs)
 		l.MaxMR, l.MaxMW = cmp.Or(l.MaxMR, hardware.MaxTasks-1), cmp.Or(l.MaxMW, hardware.MaxTasks-1)
 	}
@@ -60,8 +61,8 @@ func (r *RDMA) Resources() verbs.Limits {
 // Validate says what a NIC cannot have.
 func (r *RDMA) Validate() error {
 	switch {
-	case r.Personality > verbs.Ethernet:
-		return fmt.Errorf("personality %d: use iwarp, roce or eth", r.Personality)
+	case r.Personality > verbs.FCoE:
+		return fmt.Errorf("personality %d: use iwarp, roce, eth, iscsi or fcoe", r.Personality)
 	case min(r.MinDPIs, r.NumQPs, r.NumSRQs, r.DesiredCNQs, r.NumMRs) < 0:
 		return fmt.Errorf("RDMA: a number of objects is negative")
 	case r.Personality == verbs.IWARP && max(r.NumQPs, r.MaxQP) > hardware.MaxQPs:
@@ -86,7 +87,7 @@ func (r *RDMA) Validate() error {
 	}{{"num_mrs", max(r.NumMRs, r.MaxMR+1, r.MaxMW+1), hardware.MaxTasks},
 		{"num_srqs", max(r.NumSRQs, r.MaxSRQ), hardware.MaxSRQs},
 		{"max_cnq", max(r.MaxCNQ, r.DesiredCNQs), hardware.MaxCNQs}} {
-		if r.Personality != verbs.Ethernet && f.v > f.most {
+		if r.Personality.RDMA() && f.v > f.most {
 			return fmt.Errorf("%s %d: the hardware has %d", f.name, f.v, f.most)
 		}
 	}
@@ -119,9 +120,11 @@ var defaults = verbs.DefaultLimits()
 func (c *Bound) rdmaRows() []*param.Row {
 	list := []*param.Row{
 		param.Choice(param.Row{Name: "personality", Origin: param.FastLinQ,
-			Help: "RDMA protocol beside Ethernet; eth: no RDMA at all"},
+			Help: "what the function does beside Ethernet: " +
+				"RDMA by iwarp or roce, storage by iscsi or fcoe, or eth: neither"},
 			&c.RDMA.Personality,
-			param.Named("iwarp", verbs.IWARP), param.Named("roce", verbs.RoCE), param.Named("eth", verbs.Ethernet)),
+			param.Named("iwarp", verbs.IWARP), param.Named("roce", verbs.RoCE), param.Named("eth", verbs.Ethernet),
+			param.Named("iscsi", verbs.ISCSI), param.Named("fcoe", verbs.FCoE)),
 		param.Choice(param.Row{Name: "gid_types", Origin: param.FastLinQ,
 			Help: "entries of the GID table of RoCE: v2 alone, as rxe has them, or both v1 and v2 of each address"},
 			&c.RDMA.GIDsV2, param.Named("both", false), param.Named("v2", true)),

@@ -298,7 +298,7 @@ func (c *Bound) tcpRows() []*param.Row {
 			&c.TCP.RcvWnd, 1<<20, 64<<10, 1<<30),
 		param.Choice(param.Row{Name: "congestion", Origin: param.Tapir, Runtime: true, Help: "TCP congestion control"},
 			&c.TCP.Congestion,
-			param.Named("cubic", toe.Cubic), param.Named("reno", toe.Reno)),
+			param.Named("cubic", toe.Cubic), param.Named("reno", toe.Reno), param.Named("dctcp", toe.DCTCP)),
 		param.Choice(param.Row{Name: "ecn", Origin: param.Tapir, Runtime: true,
 			Help: "explicit congestion notification"},
 			&c.TCP.ECN,

@@ -89,6 +89,7 @@ func (v *View) Counters() []view.Counter {
 		view.Count("tcp_active_opens", t.ActiveOpens), view.Count("tcp_passive_opens", t.PassiveOpens),
 		view.Count("tcp_failures", t.Failures), view.Count("tcp_open", uint64(t.Open)),
 		view.Count("tcp_time_wait", uint64(t.TimeWait)), view.Count("tcp_time_wait_overflows", t.TimeWaitOverflows))
+	list = append(list, v.FCoE.Counters()...)
 	switch {
 	case v.IWARP != nil:
 		list = append(list, iwarpCounters(v.IWARP.Totals())...)

@@ -13,6 +13,7 @@ import (
 	"tapir/nic/roce/gid"
 	"tapir/nic/roce/ibcm"
 	"tapir/nic/toe"
+	"tapir/nic/transport"
 	"tapir/nic/verbs"
 )
 
@@ -33,6 +34,9 @@ type View struct {
 	// RoCECM is RoCE's connection manager, GIDs its GID table.
 	RoCECM *ibcm.Engine
 	GIDs   gid.Table
+
+	// FCoE is the way of an end node to the wire; nil: the personality is another one.
+	FCoE *transport.FCoE
 
 	TCPEngine  *toe.Engine
 	Common     port.Common

@@ -121,12 +121,17 @@ func (s *sender) enterRecovery() {
 	s.c.e.stats.FastRecoveries++
 }
 
-// lower reduces the window after a loss or mark of congestion with flight
-// octets in flight.
+// lower reduces the window after a loss with flight octets in flight.
 func (s *sender) lower(flight uint64) {
 	s.cc.Reduce(s.c.par.Congestion, flight, s.mss)
-	s.cc.Cwnd = s.cc.Ssthresh
 	s.ecn.Reduced(s.snd.Nxt())
+}
+
+// react reduces the window after a mark of congestion.
+func (s *sender) react() {
+	s.cc.React(s.c.par.Congestion, s.snd.InFlight(), s.mss)
+	s.ecn.Reduced(s.snd.Nxt())
+	s.c.e.stats.ECNReductions++
 }
 
 // afterAck ends recovery and grows the window. flight is what was in flight

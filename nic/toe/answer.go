@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"tapir/nic/toe/ports"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/ip"
 	"tapir/wire/tcp"
@@ -17,7 +18,7 @@ func (e *Engine) Reset(h *ip.Header, seg []byte) {
 		return
 	}
 	local, remote := netip.AddrPortFrom(h.Dst, th.DstPort), netip.AddrPortFrom(h.Src, th.SrcPort)
-	e.answers.Reset(local, remote, &th, len(data))
+	e.answers.Reset(local, remote, &th, len(data), e.par.TOS)
 }
 
 // sendAnswers sends the answers that wait, as far as there is room.
@@ -29,7 +30,7 @@ func (e *Engine) sendAnswers(now frame.Time) {
 	for ; sent < e.answers.Len() && e.out.Room() > 0; sent++ {
 		a := e.answers.At(sent)
 		src, dst := a.Local.Addr(), a.Remote.Addr()
-		f := e.packets.New(src, dst, &a.H, 0, 0, e.par.TOS)
+		f := e.packets.New(src, dst, &a.H, 0, 0, a.TOS)
 		if f == nil {
 			e.starve()
 			break
@@ -38,7 +39,7 @@ func (e *Engine) sendAnswers(now frame.Time) {
 		if a.H.Flags.Has(tcp.RST) {
 			e.stats.ResetsOut++
 		}
-		e.send(f, dst, 1, e.sched.Node, now)
+		e.send(f, dst, ether.Addr{}, 1, e.sched.Node, now)
 	}
 	e.answers.Sent(sent)
 }

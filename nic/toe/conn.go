@@ -4,11 +4,13 @@ import (
 	"net/netip"
 
 	"tapir/nic/pacing"
+	"tapir/nic/toe/failure"
 	"tapir/nic/toe/packet"
 	"tapir/nic/toe/ports"
 	"tapir/nic/toe/receive"
 	"tapir/nic/toe/recovery"
 	"tapir/nic/toe/schedule"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -37,15 +39,17 @@ type Conn struct {
 	wantSyn   bool // a SYN or SYN-ACK is due
 	wantProbe bool // a window or keep-alive probe is due
 	passive   bool
-	half      bool // passive and not established yet: in Listener.pending
-	landed    bool // the engine's Isles know of it
-	ashore    bool // and have some of it
+	half      bool          // passive and not established yet: in Listener.pending
+	landed    bool          // the engine's Isles know of it
+	ashore    bool          // and have some of it
+	why       failure.Cause // of a Timeout
 
 	sender
-	rcv   receive.Stream
-	ipID  uint16
-	synAt frame.Time // when the SYN or SYN-ACK was sent first
-	tsOff uint32     // of our timestamps
+	rcv     receive.Stream
+	ipID    uint16
+	station ether.Addr // that leads to remote; zero: who sends knows
+	synAt   frame.Time // when the SYN or SYN-ACK was sent first
+	tsOff   uint32     // of our timestamps
 
 	// Timers; frame.Never when not running.
 	stateAt  frame.Time // FIN-WAIT-2 and keep-alive
@@ -175,7 +179,7 @@ func (c *Conn) Info() Info {
 		Cwnd: c.cc.Cwnd, Ssthresh: c.cc.Ssthresh,
 		SRTT: c.snd.RTT.Smoothed, RTTVar: c.snd.RTT.Var, RTO: c.rto(),
 		Recovering: c.snd.Phase != recovery.Open, SACK: c.snd.SACK, Timestamps: c.rcv.TS.On,
-		ECN: c.ecn.On, Congestion: c.par.Congestion.String(),
+		ECN: c.ecn.On, Congestion: c.par.Congestion.String(), Alpha: c.cc.Alpha(c.par.Congestion),
 		SndScale: c.sndScale, RcvScale: c.rcv.Scale, OutOfOrder: c.rcv.Held.Octets(),
 		SegsOut: c.count.segsOut, SegsIn: c.count.segsIn,
 		Retransmits: c.count.retransmits, Timeouts: c.count.timeouts,
@@ -225,5 +229,5 @@ func (c *Conn) reportClosed(kind Kind, now frame.Time) {
 		return
 	}
 	c.e.stats.Failures++
-	h.Closed(c, &Error{Kind: kind, Local: c.local, Remote: c.remote}, now)
+	h.Closed(c, &Error{Kind: kind, Local: c.local, Remote: c.remote, Err: c.why.Err()}, now)
 }

@@ -24,6 +24,7 @@ type Engine struct {
 	maxSegs int // at present
 	packets packet.Writer
 	out     Output
+	links   Stations // out, if it has stations
 	sched   schedule.Scheduler
 	paced   bool // the scheduler has held back what a connection would have sent
 	notes   *frame.Notes
@@ -60,6 +61,7 @@ func New(cfg Config, pool frame.Pool, out Output, notes *frame.Notes) *Engine {
 		cfg: cfg.withDefaults(), out: out, notes: notes,
 		conns: make(map[tuple]*Conn),
 	}
+	e.links, _ = out.(Stations)
 	e.par = &e.cfg.Params
 	e.sched.Node = new(pacing.Tree).Port().Child(false)
 	e.maxSegs = e.cfg.MaxSegs

@@ -8,6 +8,14 @@ type (
 	Kind  = failure.Kind
 )
 
+// What a Timeout is the end of.
+const (
+	ErrKeepAlive   = failure.ErrKeepAlive
+	ErrRetries     = failure.ErrRetries
+	ErrUserTimeout = failure.ErrUserTimeout
+	ErrFinWait2    = failure.ErrFinWait2
+)
+
 // The kinds.
 const (
 	Refused     = failure.Refused
@@ -17,4 +25,5 @@ const (
 	Aborted     = failure.Aborted
 	AddrInUse   = failure.AddrInUse
 	BadAddr     = failure.BadAddr
+	NotQuiet    = failure.NotQuiet
 )

@@ -3,6 +3,7 @@ package toe
 import (
 	"net/netip"
 
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
 
@@ -76,6 +77,20 @@ type Output interface {
 	// Room is the number of frames that Transmit still accepts.
 	Room() int
 }
+
+// Stations is an Output whose link has stations, of which a connection may know its own.
+type Stations interface {
+	// Station is the station that leads to dst; zero: it is not known.
+	Station(dst netip.Addr) ether.Addr
+	// OnMoved has moved called when the stations of some addresses may have changed.
+	OnMoved(moved func())
+	// TransmitTo is Output.Transmit to a station; zero: the one that leads to dst.
+	TransmitTo(f *frame.Frame, dst netip.Addr, station ether.Addr, now frame.Time)
+}
+
+// SYNHandler is a Handler that hears of SYNs on an established connection, as peers send that
+// have forgotten it.
+type SYNHandler interface{ SYNReceived(c *Conn) }
 
 // Isles hear of the data that connections receive beyond a gap, by offsets of the
 // stream: each run of it is an isle.

@@ -41,7 +41,7 @@ func (l *Listener) segment(h *tcp.Header, local, remote netip.AddrPort, now fram
 			return c
 		}
 		e.drop(drop.TCPState)
-		e.answers.Reset(local, remote, h, 0)
+		e.answers.Reset(local, remote, h, 0, e.par.TOS)
 		return nil
 	case !h.Flags.Has(tcp.SYN):
 		e.drop(drop.TCPState)
@@ -76,7 +76,7 @@ func (c *Conn) takeSyn(h *tcp.Header, now frame.Time) {
 	if o.MSS != 0 {
 		c.peerMSS = max(int(o.MSS), minPeerMSS)
 	}
-	c.ecn.TakeSyn(c.par.ECN, h.Flags)
+	c.ecn.TakeSyn(c.par.ecn(), h.Flags)
 	c.snd.SACK = o.SACKPermitted
 	c.rcv.TS.Begin(h, now)
 	c.sndScale, c.peerScales = o.WS, o.HasWS
@@ -95,7 +95,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 	if acked && c.snd.Offset(h.Ack) != 0 {
 		c.e.drop(drop.TCPSequence)
 		if !h.Flags.Has(tcp.RST) {
-			c.e.answers.Reset(c.local, c.remote, h, 0)
+			c.e.answers.Reset(c.local, c.remote, h, 0, c.e.par.TOS)
 		}
 		return
 	}
@@ -127,7 +127,7 @@ func (c *Conn) inSynSent(h *tcp.Header, now frame.Time) {
 func (c *Conn) handshakeDone(h *tcp.Header, ack int64, now frame.Time) bool {
 	if ack != 0 {
 		c.e.drop(drop.TCPSequence)
-		c.e.answers.Reset(c.local, c.remote, h, 0)
+		c.e.answers.Reset(c.local, c.remote, h, 0, c.e.par.TOS)
 		return false
 	}
 	if l := c.listener; l != nil {

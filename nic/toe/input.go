@@ -147,13 +147,36 @@ func (c *Conn) takeECN(f tcp.Flags, ack int64, data bool) {
 	if marked {
 		c.e.stats.CEMarks++
 	}
-	if c.ecn.Arrived(f, marked) {
+	if c.par.Congestion == DCTCP {
+		c.echo(marked, data)
+		if una := int64(c.snd.Una()); ack > una {
+			c.cc.Observe(uint64(ack-una), f.Has(tcp.ECE), uint64(ack), c.snd.Nxt())
+		}
+	} else if c.ecn.Arrived(f, marked) {
 		c.rcv.Due = true
 	}
 	if c.ecn.React(f, ack) && c.snd.Phase == recovery.Open && c.snd.InFlight() > 0 {
-		c.lower(c.snd.InFlight())
-		c.e.stats.ECNReductions++
+		c.react()
 	}
+}
+
+// echo tells the sender of each data segment whether it was marked: when that changes, it
+// acknowledges at once, what came before by a segment of its own (RFC 8257 section 3.2).
+func (c *Conn) echo(marked, data bool) {
+	if !data || !c.ecn.Turns(marked) {
+		return
+	}
+	if c.rcv.Unacked() {
+		before := tcp.Header{Seq: c.snd.Seq(c.snd.Nxt()), Ack: c.rcv.Seq(c.rcv.Next()), Flags: tcp.ACK,
+			Window: c.windowField()}
+		if !marked {
+			before.Flags |= tcp.ECE
+		}
+		before.Opts.HasTS, before.Opts.TSVal, before.Opts.TSEcr = c.rcv.TS.On, c.tsNow(c.lastIn), c.rcv.TS.Recent
+		c.e.answers.Add(c.local, c.remote, before, c.par.TOS&^ecn.Mask)
+		c.rcv.Acked()
+	}
+	c.rcv.Due = true
 }
 
 // acceptable is the first check of RFC 9293 section 3.10.7.4, after PAWS (RFC
@@ -181,7 +204,7 @@ func (c *Conn) acceptable(h *tcp.Header, off int64, n int, now frame.Time) bool 
 		c.wantSyn = true // our SYN-ACK was lost
 		c.Kick()
 	case h.Flags.Has(tcp.SYN): // RFC 5961 section 4: whatever its number
-		c.challenge(now)
+		again(c, now)
 		c.e.drop(drop.TCPSequence)
 	default:
 		why := c.rcv.Refused(h, off, n, wnd, c.snd.SACK, now)
@@ -203,18 +226,26 @@ func (c *Conn) ackRefused(n int, now frame.Time) {
 }
 
 // challenge sends an ACK that makes a true peer prove itself (RFC 5961
-// section 7), at most 10 per second.
-func (c *Conn) challenge(now frame.Time) {
+// section 7), at most 10 per second; sent tells whether it does.
+func (c *Conn) challenge(now frame.Time) (sent bool) {
 	if now.Sub(c.chalAt) >= time.Second || c.chalAt == 0 {
 		c.chalAt, c.chalLeft = now, challengesPerSecond
 	}
 	if c.chalLeft == 0 {
-		return
+		return false
 	}
 	c.chalLeft--
 	c.e.stats.ChallengeAcks++
 	c.rcv.Due = true
 	c.Kick()
+	return true
+}
+
+// again answers a SYN.
+func again(c *Conn, now frame.Time) {
+	if h, ok := c.h.(SYNHandler); c.challenge(now) && ok {
+		h.SYNReceived(c)
+	}
 }
 
 // challengesPerSecond bounds challenge ACKs per connection.
@@ -228,7 +259,7 @@ func (c *Conn) control(h *tcp.Header, off int64, now frame.Time) bool {
 		c.inReset(off, now)
 		return false
 	case h.Flags.Has(tcp.SYN):
-		c.challenge(now)
+		again(c, now)
 	case h.Flags.Has(tcp.ACK):
 		return true
 	}

@@ -67,7 +67,7 @@ func model(t *testing.T, seed uint64) (sum [32]byte) {
 			Retries: 40, SynRetries: 20, TimeWait: time.Hour,
 			Params: Params{
 				Nagle:      r.IntN(4) == 0,
-				Congestion: oneOf(r, Cubic, Reno), ECN: oneOf(r, ECNAccept, ECNAsk),
+				Congestion: oneOf(r, Cubic, Reno, DCTCP), ECN: oneOf(r, ECNAccept, ECNAsk),
 			},
 			PathMTUAge: oneOf(r, 0, time.Second),
 		}

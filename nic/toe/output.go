@@ -99,7 +99,7 @@ func (c *Conn) outputSyn(now frame.Time) (more bool) {
 		flags |= tcp.ACK
 	}
 	if c.wantSyn {
-		flags = c.ecn.Syn(c.par.ECN, flags, c.backoff > 0)
+		flags = c.ecn.Syn(c.par.ecn(), flags, c.backoff > 0)
 		if c.e.out.Room() <= 0 || !c.transmit(c.snd.Seq(0)-1, flags, 0, 0, 0, now) {
 			return true
 		}

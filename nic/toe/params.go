@@ -41,6 +41,12 @@ type Params struct {
 	// FinTimeout is the longest silence of the peer in FIN-WAIT-2 after
 	// CloseBoth; default 60 s.
 	FinTimeout time.Duration
+	// TimeWait is the stay in TIME-WAIT (twice the maximum segment lifetime); default
+	// Config.TimeWait.
+	TimeWait time.Duration
+	// Override is how long a segment waits for a window that holds it whole (RFC 9293
+	// section 3.8.6.2.1); default the retransmission timeout.
+	Override time.Duration
 }
 
 // Congestion names a congestion control.
@@ -49,6 +55,7 @@ type Congestion = congestion.Algorithm
 const (
 	Cubic = congestion.Cubic // RFC 9438
 	Reno  = congestion.Reno  // RFC 5681
+	DCTCP = congestion.DCTCP // RFC 8257; asks for ECN unless that is ECNOff
 )
 
 // ECN says when explicit congestion notification (RFC 3168) is used.
@@ -73,6 +80,14 @@ func (e *Engine) Config() Config {
 	cfg := e.cfg
 	cfg.Params = *e.par
 	return cfg
+}
+
+// ecn is how ECN is negotiated: DCTCP asks for it.
+func (p *Params) ecn() ECN {
+	if p.Congestion == DCTCP && p.ECN == ECNAccept {
+		return ECNAsk
+	}
+	return p.ECN
 }
 
 // SetParams changes the parameters of the connections that begin from now on,

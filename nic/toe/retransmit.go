@@ -139,5 +139,8 @@ func (s *sender) timeoutKind() Kind {
 	if s.c.softErr != 0 {
 		return s.c.softErr
 	}
+	if s.c.why = ErrRetries; s.c.par.UserTimeout > 0 {
+		s.c.why = ErrUserTimeout
+	}
 	return Timeout
 }

@@ -209,7 +209,11 @@ func (s *sender) fits(queued, n int, now frame.Time) bool {
 			if s.backoff == 0 {
 				s.progressAt = now
 			}
-			s.arm(now, s.rto()) // persist: RFC 9293 section 3.8.6.1
+			d := s.rto() // persist: RFC 9293 section 3.8.6.1
+			if s.wnd > 0 && s.c.par.Override > 0 {
+				d = s.c.par.Override
+			}
+			s.arm(now, d)
 		}
 		return false
 	case (end-s.snd.Una() > uint64(s.c.e.cfg.SndWnd) || s.snd.Segs() >= s.c.e.cfg.SndWnd/minSegment) && !idle:

@@ -31,7 +31,7 @@ func (l *Listener) sendCookie(h *tcp.Header, local, remote netip.AddrPort, now f
 		ts := isn.CookieTimestamp(h, granted, tsClock(now)+e.cfg.Secret.Hash(local, remote, "ts"))
 		ans.Opts.HasTS, ans.Opts.TSVal, ans.Opts.TSEcr = true, ts, o.TSVal
 	}
-	e.answers.Add(local, remote, ans)
+	e.answers.Add(local, remote, ans, e.par.TOS)
 }
 
 // takeCookie makes a connection from the ACK that answers a cookie, nil if it

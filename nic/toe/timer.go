@@ -47,6 +47,7 @@ func (c *Conn) onStateTimer(now frame.Time) {
 	case now < due:
 		c.stateAt = due
 	default:
+		c.why = ErrFinWait2
 		c.finish(Timeout, now)
 	}
 }
@@ -68,6 +69,7 @@ func (c *Conn) keepAlive(now frame.Time) {
 	}
 	if c.probes >= c.par.KeepAliveProbes {
 		c.e.stats.KeepAliveEnds++
+		c.why = ErrKeepAlive
 		c.finish(Timeout, now)
 		return
 	}

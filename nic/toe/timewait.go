@@ -1,6 +1,7 @@
 package toe
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func (c *Conn) enterTimeWait(now frame.Time) {
 	e := c.e
 	w := timewait.Record{
-		At: now.Add(e.cfg.TimeWait), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcv.Seq(c.rcv.Next()),
+		At: now.Add(cmp.Or(c.par.TimeWait, e.cfg.TimeWait)), Snd: c.snd.Seq(c.snd.Nxt()), Rcv: c.rcv.Seq(c.rcv.Next()),
 		TSRecent: c.rcv.TS.Recent, TSOff: c.tsOff, Window: c.windowField(),
 	}
 	if !c.passive {
@@ -39,7 +40,7 @@ func (c *Conn) enterTimeWait(now frame.Time) {
 // answerWaiting acknowledges a segment to a connection in TIME-WAIT.
 func (e *Engine) answerWaiting(w *timewait.Record, now frame.Time) {
 	local, remote := w.Addrs()
-	e.answers.Add(local, remote, w.Ack(tsClock(now)))
+	e.answers.Add(local, remote, w.Ack(tsClock(now)), e.par.TOS)
 }
 
 // challengeWaiting is answerWaiting at most 10 times per second.

@@ -6,6 +6,7 @@ import (
 	"tapir/nic/pacing"
 	"tapir/nic/toe/packet"
 	"tapir/wire/drop"
+	"tapir/wire/ether"
 	"tapir/wire/frame"
 	"tapir/wire/tcp"
 )
@@ -16,14 +17,19 @@ func (e *Engine) starve() {
 	e.starved = true
 }
 
-// send hands f, which holds segs segments, to the output; by accounts for it.
-func (e *Engine) send(f *frame.Frame, dst netip.Addr, segs int, by *pacing.Node, now frame.Time) {
+// send hands f, which holds segs segments, to the output, for a station unless that is zero; by
+// accounts for it.
+func (e *Engine) send(f *frame.Frame, dst netip.Addr, station ether.Addr, segs int, by *pacing.Node, now frame.Time) {
 	if by.Counts() {
 		all, _ := pacing.Octets(f, e.sched.Header)
 		by.Spend(all)
 	}
 	e.stats.FramesOut++
 	e.stats.SegsOut += uint64(segs)
+	if !station.IsZero() {
+		e.links.TransmitTo(f, dst, station, now)
+		return
+	}
 	e.out.Transmit(f, dst, now)
 }
 
@@ -77,7 +83,7 @@ func (c *Conn) transmit(seq tcp.Seq, flags tcp.Flags, off uint64, n, gso int, no
 	if c.record.On {
 		c.record.Out(f, src, dst, now)
 	}
-	e.send(f, dst, segs, c.e.sched.Accounts(c.rate, c.par.TOS, n > 0), now)
+	e.send(f, dst, c.station, segs, c.e.sched.Accounts(c.rate, c.par.TOS, n > 0), now)
 	return true
 }
 

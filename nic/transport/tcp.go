@@ -150,10 +150,21 @@ func (t *TCP) ReportLost(now frame.Time) {
 	t.lost = t.lost[:0]
 }
 
+// Station implements toe.Stations.
+func (t *TCP) Station(dst netip.Addr) ether.Addr { return t.env.IP.Station(dst) }
+
+// OnMoved implements toe.Stations.
+func (t *TCP) OnMoved(moved func()) { t.env.IP.OnMoved(moved) }
+
 // Transmit implements toe.Output.
 func (t *TCP) Transmit(f *frame.Frame, dst netip.Addr, now frame.Time) {
+	t.TransmitTo(f, dst, ether.Addr{}, now)
+}
+
+// TransmitTo implements toe.Stations.
+func (t *TCP) TransmitTo(f *frame.Frame, dst netip.Addr, station ether.Addr, now frame.Time) {
 	notes, _ := t.env.Notes.Take()
-	o := port.Out{Frame: f, Notes: notes, Offloaded: true}
+	o := port.Out{Frame: f, Notes: notes, Offloaded: true, Station: station}
 	o.Prioritize(&t.env.Wire.DCB().IWARP)
 	if t.Failed {
 		t.env.Wire.Drop(o, nicdrop.Engine, now)

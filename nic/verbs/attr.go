@@ -8,22 +8,27 @@ import (
 	"tapir/wire/enum"
 )
 
-// Personality says what RDMA protocol a device offers beside Ethernet.
+// Personality says what a device offers beside Ethernet: a protocol of RDMA, or of storage.
 type Personality uint8
 
 const (
 	IWARP    Personality = iota // RDMA over TCP
 	RoCE                        // RDMA over Converged Ethernet: InfiniBand transport over UDP or Ethernet
 	Ethernet                    // no RDMA: every object is refused with ErrNotStarted
+	ISCSI                       // no RDMA, but sessions of iSCSI
+	FCoE                        // no RDMA, but Fibre Channel over Ethernet
 )
 
-var personalities = [...]string{"iwarp", "roce", "eth"}
+var personalities = [...]string{"iwarp", "roce", "eth", "iscsi", "fcoe"}
 
 func (p Personality) String() string { return enum.Name(personalities[:], p, "personality %d") }
 
+// RDMA tells whether there is RDMA.
+func (p Personality) RDMA() bool { return p <= RoCE }
+
 // ICIDsPerQP is the number of connection contexts that a queue pair costs: with RoCE one
 // for its responder, even, and the next for its requester.
-func (p Personality) ICIDsPerQP() int { return [...]int{1, 2, 0}[p] }
+func (p Personality) ICIDsPerQP() int { return [...]int{IWARP: 1, RoCE: 2, FCoE: 0}[p] }
 
 // Identity is what a device says of itself.
 type Identity struct {
@@ -120,11 +125,11 @@ type DeviceAttr struct {
 	AckDelay        uint8 // 4.096 us times 2 to this power
 }
 
-// SetIdentity names the device. An Ethernet personality stops it.
+// SetIdentity names the device. A personality without RDMA stops it.
 func (d *Device) SetIdentity(id Identity) {
 	id.VendorID = cmp.Or(id.VendorID, VendorID)
 	d.identity = id
-	if id.Personality == Ethernet {
+	if !id.Personality.RDMA() {
 		d.state = deviceStopped
 	}
 }

@@ -26,7 +26,7 @@ func (d *Device) Start(cnqs int) error {
 	switch {
 	case d.state == deviceRemoved:
 		return fmt.Errorf("start RDMA: %w", ErrRemoved)
-	case d.identity.Personality == Ethernet:
+	case !d.identity.Personality.RDMA():
 		return fmt.Errorf("start RDMA: personality %v: %w", d.identity.Personality, ErrUnsupported)
 	case d.state == deviceStarted && d.inUse():
 		return fmt.Errorf("start RDMA: %w", ErrBusy)

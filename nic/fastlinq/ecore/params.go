@@ -197,8 +197,8 @@ func (h *Hwfn) events(c *cxt.Config) int {
 	if p := c.RDMA; p != cxt.Common {
 		n += cqFromRDMA*c.Protocols[p].CIDs + eqExtra
 	}
-	if h.info.Personality == ISCSI {
-		n += cqFromRDMA * c.Protocols[cxt.ISCSI].CIDs
+	for _, p := range []cxt.Protocol{cxt.ISCSI, cxt.FCoE} {
+		n += cqFromRDMA * c.Protocols[p].CIDs
 	}
 	return n
 }

@@ -18,9 +18,13 @@ func (f *Firmware) Agent(n int) *mib.Agent {
 		return p.agent
 	}
 	p.agent = mib.New(mib.Of(&f.shm.Port[n].DCB), f.portMAC(n), mib.Env{
-		Send:   func(b []byte, now frame.Time) bool { return f.cfg.Send != nil && f.cfg.Send(n, b, now) },
-		Post:   func(e mib.Event) { f.postPort(n, dcbMessages[e]) },
-		MACPHY: func() *wire.MACPHY { return mib.MACPHY(p.phy.Speed == 0, p.media == MediaBaseT, p.status.Speed) },
+		Send: func(b []byte, now frame.Time) bool { return f.cfg.Send != nil && f.cfg.Send(n, b, now) },
+		Post: func(e mib.Event) {
+			if f.postPort(n, dcbMessages[e]); e == mib.LLDPData {
+				f.refresh(n) // neighbors tell who the partner is
+			}
+		},
+		MACPHY: func() *wire.MACPHY { return mib.MACPHY(f.Ability(n), p.media == MediaBaseT, p.status.Speed) },
 		System: f.cfg.System,
 	})
 	return p.agent

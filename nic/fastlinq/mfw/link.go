@@ -199,13 +199,17 @@ func (f *Firmware) train(n int, have Speeds) {
 	s.Up = s.Speed != 0
 	s.AutonegDone = s.Autoneg && s.Up && !p.partner.Forced
 	s.ParallelDetection = s.Up && s.Autoneg == p.partner.Forced
-	if s.Autoneg && !p.partner.Forced {
+	shown := p.partner
+	if p.agent != nil && shown == (Partner{}) {
+		shown = p.agent.Partner(have)
+	}
+	if s.Autoneg && !shown.Forced {
 		for _, e := range speeds {
-			if theirs&e.bit != 0 {
+			if cmp.Or(shown.Speeds, theirs)&e.bit != 0 {
 				s.Partner |= e.partner
 			}
 		}
-		s.PartnerPause = pauseOf(&p.partner)
+		s.PartnerPause = pauseOf(&shown)
 	}
 	if s.Up {
 		s.RxPause, s.TxPause = p.flowControl(s.AutonegDone)

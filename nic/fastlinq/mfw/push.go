@@ -112,10 +112,11 @@ func (f *Firmware) SetUFP(fn int, tc uint8, os bool) {
 	}
 }
 
-// SetAddress gives a function without a driver its own MAC address and MTU.
-func (f *Firmware) SetAddress(fn int, mac [6]byte, mtu uint16) {
+// SetAddress gives a function without a driver its own MAC address, MTU and protocol.
+func (f *Firmware) SetAddress(fn int, mac [6]byte, mtu uint16, p Protocol) {
 	c, s := &f.cfg.Funcs[fn], &f.shm.Func[fn]
-	c.MAC, c.MTU, s.MTU = mac, mtu, uint32(mtu)
+	c.MAC, c.MTU, c.Protocol, s.MTU = mac, mtu, p, uint32(mtu)
+	s.Config = s.Config&^(0xf<<funcProtocolShift) | uint32(p)<<funcProtocolShift
 	s.setMAC(mac)
 	if a := f.ports[c.Port].agent; a != nil {
 		a.SetMAC(f.portMAC(c.Port))

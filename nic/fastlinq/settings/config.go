@@ -31,6 +31,8 @@ type Config struct {
 	// Firmware is that of the storms.
 	Firmware Firmware
 	Health   Health
+	ISCSI    ISCSI // of personality iscsi
+	FCoE     FCoE  // of personality fcoe
 }
 
 // NIC is a configuration beside what else is known of the NIC.
@@ -42,12 +44,13 @@ type NIC struct {
 // Params are the settings, bound to c.
 func (c *Config) Params() []*param.Row {
 	return slices.Concat(c.interruptRows(), c.engineRows(), c.ethernetRows(), c.featureRows(), c.linkRows(),
-		c.boardRows(), c.dcbRows(), c.firmwareRows(), c.healthRows())
+		c.boardRows(), c.dcbRows(), c.firmwareRows(), c.healthRows(), c.iscsiRows(), c.fcoeRows())
 }
 
 // Validate says what is wrong with a configuration whose defaults are filled
 // in, and how to mend it.
 func (c *NIC) Validate() error {
 	return cmp.Or(c.validateEngines(), c.Ethernet.validate(c), c.validateFeatures(), c.validateLink(),
-		c.Firmware.validate(), c.DCB.validate())
+		c.Firmware.validate(), c.DCB.validate(c.Classes.Values()), c.ISCSI.validate(c.RDMA),
+		c.FCoE.validate(c.RDMA, c.MTU))
 }

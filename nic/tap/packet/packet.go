@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,31 +31,32 @@ const (
 	// ecn marks super-frames with ECN: only the first segment has CWR, as of all here.
 	ecn = 0x80
 
-	statusVLAN, statusTPID = 0x10, 0x40
-	auxLen                 = 20 // struct tpacket_auxdata
+	auxLen = 20 // struct tpacket_auxdata
 )
 
 // Wire is a tap.Queue through a packet socket. It belongs to one goroutine.
 type Wire struct {
 	name string
 	fd   int
+	out  int // of a wire without offloads: a socket that only sends; -1: none
 	vnet bool
 	mtu  int
 	mac  ether.Addr
 
+	ring      ring   // of a wire without offloads: where the kernel puts frames
 	in        []byte // of a wire without offloads: what is no true frame
 	split     virtio.Splitter
 	parts, at int // segments of the super-frame in hand, and the next of them
 	sent      int // of the frame in hand, segments that are out already
 
 	hdr     unix.Msghdr
-	iov     [3]unix.Iovec
+	iov     [2]unix.Iovec
 	head    [virtio.HeaderLen]byte
 	control [64]byte
 	zero    [virtio.HeaderLen]byte
 	send    [2]unix.Iovec
 
-	tags, large, down uint64
+	tags, large, down, missed uint64
 }
 
 // Open opens the interface called name in the network namespace of the calling thread. With
@@ -67,7 +69,7 @@ func Open(name string, vnet bool) (*Wire, error) {
 	if len(ifi.HardwareAddr) != len(ether.Addr{}) {
 		return nil, fmt.Errorf("dev:%s: the interface carries no Ethernet frames", name)
 	}
-	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	fd, err := socket()
 	if errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("dev:%s: CAP_NET_RAW is missing: run as root or with `setcap cap_net_raw+ep`: %w", name,
 			unix.EPERM)
@@ -75,15 +77,17 @@ func Open(name string, vnet bool) (*Wire, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dev:%s: packet socket: %w", name, err)
 	}
-	w := &Wire{name: name, fd: fd, vnet: vnet, mtu: ifi.MTU, mac: ether.Addr(ifi.HardwareAddr)}
-	if !vnet {
-		w.in = make([]byte, longest)
-	}
+	w := &Wire{name: name, fd: fd, out: -1, vnet: vnet, mtu: ifi.MTU, mac: ether.Addr(ifi.HardwareAddr)}
 	if err := w.begin(ifi.Index); err != nil {
-		_ = unix.Close(fd)
+		_ = w.Close()
 		return nil, fmt.Errorf("dev:%s: %w", name, err)
 	}
 	return w, nil
+}
+
+// socket makes a packet socket that hears nothing until it is bound with a protocol.
+func socket() (fd int, err error) {
+	return unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 }
 
 func (w *Wire) begin(index int) error {
@@ -96,11 +100,8 @@ func (w *Wire) begin(index int) error {
 			return fmt.Errorf("%s: %w", o.name, err)
 		}
 	}
-	for _, o := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
-		if unix.SetsockoptInt(w.fd, unix.SOL_SOCKET, o[0], sockBuf) != nil {
-			_ = unix.SetsockoptInt(w.fd, unix.SOL_SOCKET, o[1], sockBuf) // less, if that is too much
-		}
-	}
+	enlarge(w.fd, unix.SO_RCVBUFFORCE, unix.SO_RCVBUF)
+	enlarge(w.fd, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF)
 	all := unix.PacketMreq{Ifindex: int32(index), Type: unix.PACKET_MR_PROMISC}
 	if err := unix.SetsockoptPacketMreq(w.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &all); err != nil {
 		return fmt.Errorf("listen to all frames: %w", err)
@@ -112,7 +113,32 @@ func (w *Wire) begin(index int) error {
 		return fmt.Errorf("bind: %w", err)
 	}
 	w.hdr.Iov = &w.iov[0]
+	if w.vnet {
+		return nil
+	}
+	w.in = make([]byte, longest)
+	w.ring = newRing(w.fd, w.mtu)
+	return w.openOut(index)
+}
+
+// openOut makes the socket out. A frame costs the kernel less there than at w.fd: it has no
+// virtio-net header, and nobody polls the socket, who would be told of each frame that left.
+func (w *Wire) openOut(index int) (err error) {
+	if w.out, err = socket(); err != nil {
+		return fmt.Errorf("packet socket: %w", err)
+	}
+	enlarge(w.out, unix.SO_SNDBUFFORCE, unix.SO_SNDBUF)
+	if err := unix.Bind(w.out, &unix.SockaddrLinklayer{Ifindex: index}); err != nil {
+		return fmt.Errorf("bind: %w", err)
+	}
 	return nil
+}
+
+// enlarge asks for a large buffer, by an option that needs rights or by another.
+func enlarge(fd, forced, option int) {
+	if unix.SetsockoptInt(fd, unix.SOL_SOCKET, forced, sockBuf) != nil {
+		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, sockBuf) // less, if that is too much
+	}
 }
 
 // Fd is the descriptor to poll.
@@ -129,8 +155,11 @@ func (w *Wire) MTU() int { return w.mtu }
 
 // Counters implements tap.Wire.
 func (w *Wire) Counters() []tap.Counter {
+	if st, err := unix.GetsockoptTpacketStats(w.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
+		w.missed += uint64(st.Drops) // the kernel counts from 0 again
+	}
 	return []tap.Counter{{Name: "vlan_tags_restored", Value: w.tags}, {Name: "frames_too_long", Value: w.large},
-		{Name: "interface_down", Value: w.down}}
+		{Name: "interface_down", Value: w.down}, {Name: "missed", Value: w.missed}}
 }
 
 // Close closes the socket; the interface hears its own frames alone again.
@@ -138,13 +167,16 @@ func (w *Wire) Close() error {
 	if w.fd < 0 {
 		return nil
 	}
-	fd := w.fd
-	w.fd = -1
-	return unix.Close(fd)
+	err := errors.Join(w.ring.close(), unix.Close(w.fd))
+	if w.out >= 0 {
+		err = errors.Join(err, unix.Close(w.out))
+	}
+	w.fd, w.out = -1, -1
+	return err
 }
 
 // Buffered implements tap.Buffered.
-func (w *Wire) Buffered() bool { return w.at < w.parts }
+func (w *Wire) Buffered() bool { return w.at < w.parts || w.ring.buffered() }
 
 // Read implements tap.Queue.
 func (w *Wire) Read(f *frame.Frame) error {
@@ -180,28 +212,47 @@ func (w *Wire) Read(f *frame.Frame) error {
 	return nil
 }
 
-// readTrue is Read for those who take true frames alone, which the kernel puts where they
-// belong. What is longer goes on in w.in, behind room for a tag and for what is in f.
+// readTrue is Read for those who take true frames alone.
 func (w *Wire) readTrue(f *frame.Frame) error {
-	part := f.Extend(f.Tailroom())
-	rest := w.in[min(ether.TagLen+len(part), len(w.in)-1):]
+	if w.ring.mem == nil {
+		return w.readWhole(f)
+	}
+	h := w.ring.head()
+	status := atomic.LoadUint32(&h.Status)
+	if status&unix.TP_STATUS_USER == 0 {
+		return w.empty()
+	}
+	if status&unix.TP_STATUS_COPY != 0 {
+		w.ring.next()
+		return w.readWhole(f)
+	}
+	tag := w.tagOf(status, h.Vlan_tci, h.Vlan_tpid)
+	b := w.ring.frame(h)
+	off, err := offload(w.ring.vnet(h))
+	switch {
+	case err != nil || h.Snaplen != h.Len || len(b) < ether.HeaderLen:
+		err = tap.ErrRefused
+	case !off.NeedsCsum && off.GSO == frame.GSONone && len(b) <= f.Tailroom():
+		if f.Append(b); tag != 0 {
+			restore(f, tag)
+		}
+	default:
+		err = w.take(f, off, w.in[ether.TagLen:][:copy(w.in[ether.TagLen:], b)], tag)
+	}
+	w.ring.next()
+	return err
+}
+
+// readWhole reads a frame that is not in the ring.
+func (w *Wire) readWhole(f *frame.Frame) error {
 	w.into(0, w.head[:])
-	w.into(1, part)
-	w.into(2, rest)
-	n, tag, err := w.receive(3)
+	w.into(1, w.in[ether.TagLen:])
+	n, tag, err := w.receive(2)
 	if err != nil {
-		f.Truncate(0)
 		return err
 	}
 	n -= virtio.HeaderLen
 	off, err := offload(w.head[:])
-	if err == nil && n <= len(part) && !off.NeedsCsum && off.GSO == frame.GSONone {
-		if f.Truncate(n); tag != 0 {
-			restore(f, tag)
-		}
-		return nil
-	}
-	f.Truncate(0)
 	switch {
 	case err != nil:
 		return tap.ErrRefused
@@ -209,9 +260,13 @@ func (w *Wire) readTrue(f *frame.Frame) error {
 		w.large++
 		return tap.ErrOversize
 	}
-	b := w.in[ether.TagLen : ether.TagLen+n]
-	if copy(b, part); tag != 0 {
-		b = w.in[:ether.TagLen+n]
+	return w.take(f, off, w.in[ether.TagLen:][:n], tag)
+}
+
+// take does what is left to do on the frame b, which lies in w.in behind room for a tag.
+func (w *Wire) take(f *frame.Frame, off frame.Offload, b []byte, tag uint32) (err error) {
+	if tag != 0 {
+		b = w.in[:ether.TagLen+len(b)]
 		copy(b, b[ether.TagLen:][:2*len(ether.Addr{})])
 		binary.BigEndian.PutUint32(b[2*len(ether.Addr{}):], tag)
 		shift(&off)
@@ -328,6 +383,19 @@ func (w *Wire) Removed() error {
 	return tap.ErrRemoved
 }
 
+// empty is tap.ErrAgain, or what happened to the interface.
+func (w *Wire) empty() error {
+	failed, err := unix.GetsockoptInt(w.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	switch {
+	case err != nil:
+		return tap.ErrGone
+	case failed != 0:
+		w.down++
+		return w.alive()
+	}
+	return tap.ErrAgain
+}
+
 // tag is the VLAN tag in the control message, with its EtherType.
 func (w *Wire) tag() uint32 {
 	c := w.control[:w.hdr.Controllen]
@@ -339,16 +407,20 @@ func (w *Wire) tag() uint32 {
 		return 0
 	}
 	aux := c[unix.CmsgLen(0):]
-	status := binary.NativeEndian.Uint32(aux)
-	if status&statusVLAN == 0 {
+	return w.tagOf(binary.NativeEndian.Uint32(aux), binary.NativeEndian.Uint16(aux[16:]),
+		binary.NativeEndian.Uint16(aux[18:]))
+}
+
+// tagOf is the tag that the kernel took off a frame, with its EtherType; 0: none.
+func (w *Wire) tagOf(status uint32, tci, tpid uint16) uint32 {
+	if status&unix.TP_STATUS_VLAN_VALID == 0 {
 		return 0
 	}
 	w.tags++
-	tpid := uint32(ether.TypeVLAN)
-	if status&statusTPID != 0 {
-		tpid = uint32(binary.NativeEndian.Uint16(aux[18:]))
+	if status&unix.TP_STATUS_VLAN_TPID_VALID == 0 {
+		tpid = ether.TypeVLAN
 	}
-	return tpid<<16 | uint32(binary.NativeEndian.Uint16(aux[16:]))
+	return uint32(tpid)<<16 | uint32(tci)
 }
 
 // Write implements tap.Queue. An interface that is down, or whose MTU is too small, refuses
@@ -364,13 +436,13 @@ func (w *Wire) Write(f *frame.Frame) error {
 		return err
 	}
 	if !f.NeedsCsum && f.GSO == frame.GSONone {
-		return w.transmit(w.zero[:], f.Bytes())
+		return w.transmitTrue(f.Bytes())
 	}
 	var failed error
 	i := 0
 	err := w.split.Split(f.Offload, f.Bytes(), func(seg []byte) {
 		if failed == nil && i >= w.sent {
-			if failed = w.transmit(w.zero[:], seg); failed == nil {
+			if failed = w.transmitTrue(seg); failed == nil {
 				w.sent++
 			}
 		}
@@ -385,6 +457,17 @@ func (w *Wire) Write(f *frame.Frame) error {
 	return failed
 }
 
+// transmitTrue sends a true frame by the socket out, or, while that is full, by the other, which
+// polls writable once it has room.
+func (w *Wire) transmitTrue(b []byte) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(w.out), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
+		0, 0, 0)
+	if errno == unix.EAGAIN {
+		return w.transmit(w.zero[:], b)
+	}
+	return w.outcome(errno)
+}
+
 // transmit sends one frame, which lies in one or two parts behind its header.
 func (w *Wire) transmit(a, b []byte) error {
 	n := uintptr(1)
@@ -396,6 +479,11 @@ func (w *Wire) transmit(a, b []byte) error {
 		w.send[1].SetLen(len(b))
 	}
 	_, _, errno := unix.RawSyscall(unix.SYS_WRITEV, uintptr(w.fd), uintptr(unsafe.Pointer(&w.send)), n)
+	return w.outcome(errno)
+}
+
+// outcome is what Write answers to that of a system call.
+func (w *Wire) outcome(errno unix.Errno) error {
 	switch errno {
 	case 0:
 		return nil

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"tapir/lab/check/testenv"
 	"tapir/lab/host/link"
 	"tapir/nic/tap"
@@ -178,10 +180,13 @@ func TestInterfaceGoes(t *testing.T) {
 	if err := a.Write(newFrame(header(), make([]byte, 100))); err != tap.ErrRemoved {
 		t.Errorf("write: %v", err)
 	}
-	if _, err := read(t, b, 2000); err != nil { // what was under way
-		t.Log(err)
+	testenv.Until(t, "the other end notices", func() bool {
+		_, err := read(t, b, 2000) // what was under way, and then that
+		return err == tap.ErrRemoved
+	})
+	if b.Removed() != tap.ErrRemoved {
+		t.Error("it was removed")
 	}
-	testenv.Until(t, "the other end notices", func() bool { return b.Removed() == tap.ErrRemoved })
 }
 
 // What cannot be opened is refused with one line.
@@ -201,19 +206,78 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A frame costs no allocation.
-func TestAllocatesNothing(t *testing.T) {
-	_, a, b := pair(t, 1500, true, true)
-	f, g := newFrame(header(), make([]byte, 100)), newFrame()
-	once := func() {
-		if a.Write(f) != nil {
-			t.Error("refused")
-		}
-		for g.Reset(); b.Read(g) == tap.ErrAgain; g.Reset() {
+// A ring that is full loses what comes then, a frame that does not fit into a slot comes in
+// its place, and the ring goes round.
+func TestRing(t *testing.T) {
+	_, a, b := pair(t, 1500, true, false)
+	for i := range slots + 50 {
+		must(t, a.Write(newFrame(header(), []byte{byte(i >> 8), byte(i)})))
+	}
+	for i := range slots {
+		f, err := read(t, b, 2000)
+		if err != nil || !bytes.Equal(f.Bytes()[ether.HeaderLen:], []byte{byte(i >> 8), byte(i)}) {
+			t.Fatalf("frame %d: %v, % x", i, err, f.Bytes())
 		}
 	}
-	once()
-	if n := testing.AllocsPerRun(100, once); n != 0 {
-		t.Errorf("%v allocations", n)
+	if b.Buffered() {
+		t.Error("more frames than slots")
+	}
+	for range 2 {
+		if n := b.Counters()[3]; n.Name != "missed" || n.Value != 50 {
+			t.Errorf("%+v", n)
+		}
+	}
+	must(t, a.Write(newFrame(header(), make([]byte, 100))), a.Write(superFrame(4000, 1000)),
+		a.Write(newFrame(header(), make([]byte, 100))))
+	for i, want := range []int{114, 1054, 1054, 1054, 1054, 114} {
+		if f, err := read(t, b, 2000); err != nil || f.Len() != want {
+			t.Errorf("frame %d: %v, %d octets, want %d", i, err, f.Len(), want)
+		}
+	}
+}
+
+// While the socket that only sends is full, frames leave by the one that is polled, in order.
+func TestFullSocket(t *testing.T) {
+	_, a, b := pair(t, 1500, false, false)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	must(t, err)
+	for err == nil {
+		err = unix.Send(pair[0], make([]byte, 100), 0)
+	}
+	if err != unix.EAGAIN {
+		t.Fatal(err)
+	}
+	out := a.out
+	for i := range 6 {
+		if a.out = out; i%2 == 1 {
+			a.out = pair[0]
+		}
+		must(t, a.Write(newFrame(header(), make([]byte, 100+i))))
+	}
+	a.out = out
+	must(t, unix.Close(pair[0]), unix.Close(pair[1]))
+	for i := range 6 {
+		if f, err := read(t, b, 2000); err != nil || f.Len() != 114+i {
+			t.Errorf("frame %d: %v, %d octets", i, err, f.Len())
+		}
+	}
+}
+
+// A frame costs no allocation.
+func TestAllocatesNothing(t *testing.T) {
+	for _, vnet := range []bool{true, false} {
+		_, a, b := pair(t, 1500, vnet, vnet)
+		f, g := newFrame(header(), make([]byte, 100)), newFrame()
+		once := func() {
+			if a.Write(f) != nil {
+				t.Error("refused")
+			}
+			for g.Reset(); b.Read(g) == tap.ErrAgain; g.Reset() {
+			}
+		}
+		once()
+		if n := testing.AllocsPerRun(100, once); n != 0 {
+			t.Errorf("vnet %v: %v allocations", vnet, n)
+		}
 	}
 }

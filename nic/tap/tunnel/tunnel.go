@@ -226,6 +226,10 @@ func (w *Wire) next() ([]byte, error) {
 		b = b[vxlanLen:]
 	}
 	if w.seal == nil {
+		if len(b) == 0 {
+			w.notOurs++
+			return nil, tap.ErrRefused
+		}
 		return b, nil
 	}
 	plain, v := w.seal.open(b)

@@ -160,6 +160,7 @@ func TestStrangers(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{
 		"another VNI": {8, 0, 0, 0, 0, 0, 43, 0, 1, 2}, "no VNI": {0, 0, 0, 0, 0, 0, 42, 0, 1, 2}, "short": {8, 0, 0, 0, 0},
+		"no frame": {8, 0, 0, 0, 0, 0, 42, 0},
 	} {
 		say("127.0.0.1", b...)
 		if _, err := next(t, y); err != tap.ErrRefused {

@@ -14,9 +14,9 @@ type cubic struct {
 	prior     uint64     // cwnd_prior: the same without fast convergence
 	est       uint64     // W_est: what Reno would have by now
 	estCredit uint64     // towards the next octet of est, times 17 and the window
-	k         int64      // time from epoch until the window is wmax again
 	epoch     frame.Time // begin of congestion avoidance; 0: not begun
 	last      frame.Time // the last acknowledgement in it
+	k         int32      // time from epoch until the window is wmax again
 	timeout   bool       // the last reduction was a timeout
 }
 
@@ -47,12 +47,12 @@ func (q *cubic) begin(cwnd, mss uint64, now frame.Time) {
 		return
 	}
 	gap := min(q.wmax-cwnd, 1<<31)
-	q.k = int64(cubeRoot(gap * 2_500_000_000 / mss))
+	q.k = int32(cubeRoot(gap * 2_500_000_000 / mss))
 }
 
 // window is W_cubic at t milliseconds of the epoch (equation 1).
 func (q *cubic) window(t int64, mss uint64) uint64 {
-	d := min(max(t-q.k, -maxCubicMS), maxCubicMS)
+	d := min(max(t-int64(q.k), -maxCubicMS), maxCubicMS)
 	a := uint64(max(d, -d))
 	hi, lo := bits.Mul64(a*a*a, 4*mss)
 	w, _ := bits.Div64(hi, lo, 10_000_000_000)

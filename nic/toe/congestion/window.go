@@ -1,5 +1,5 @@
 // Package congestion is the congestion window of one TCP connection: slow
-// start, and congestion avoidance after RFC 5681 (Reno) or RFC 9438 (CUBIC).
+// start, and congestion avoidance after RFC 5681 (Reno), RFC 9438 (CUBIC) or RFC 8257 (DCTCP).
 // It counts octets, in integers.
 package congestion
 
@@ -15,14 +15,10 @@ type Algorithm uint8
 const (
 	Cubic Algorithm = iota // RFC 9438
 	Reno                   // RFC 5681
+	DCTCP                  // RFC 8257: Reno, whose reaction to marks follows their share
 )
 
-func (a Algorithm) String() string {
-	if a == Reno {
-		return "reno"
-	}
-	return "cubic"
-}
+func (a Algorithm) String() string { return [...]string{"cubic", "reno", "dctcp"}[a] }
 
 // initial is the initial window in segments (RFC 6928).
 const initial = 10
@@ -35,6 +31,7 @@ type Window struct {
 	before         [2]uint64 // Cwnd and Ssthresh at Remember
 	credit         uint64    // towards the next increase
 	cubic          cubic
+	dctcp          *dctcp // nil: nothing is observed yet
 }
 
 // Initial is the initial window of RFC 6928 in octets.
@@ -49,8 +46,19 @@ func (w *Window) Open(mss int, synLost bool) {
 	}
 }
 
-// Reduce sets Ssthresh after a loss or mark of congestion with flight octets
-// in flight (RFC 5681 equation 4, RFC 9438 section 4.6). Cwnd is the caller's.
+// React reduces the window after a mark of congestion with flight octets in flight. DCTCP reduces
+// it by half of the share of octets that are marked (RFC 8257 section 3.3), the others as after
+// a loss.
+func (w *Window) React(a Algorithm, flight uint64, mss int) {
+	cwnd := w.Cwnd
+	if w.Reduce(a, flight, mss); a == DCTCP && w.dctcp != nil {
+		w.Ssthresh = max(w.dctcp.cut(cwnd), 2*uint64(mss))
+		w.Cwnd = w.Ssthresh
+	}
+}
+
+// Reduce reduces the window after a loss with flight octets in flight (RFC 5681 equation 4, RFC
+// 9438 section 4.6).
 func (w *Window) Reduce(a Algorithm, flight uint64, mss int) {
 	share := flight / 2
 	if a == Cubic {
@@ -58,7 +66,7 @@ func (w *Window) Reduce(a Algorithm, flight uint64, mss int) {
 		w.cubic.reduced(w.Cwnd)
 	}
 	w.Ssthresh = max(share, 2*uint64(mss))
-	w.credit = 0
+	w.Cwnd, w.credit = w.Ssthresh, 0
 }
 
 // TimedOut says that the reduction before was that of a timeout.

@@ -109,6 +109,14 @@ func (s *State) Arrived(f tcp.Flags, marked bool) (now bool) {
 	return now
 }
 
+// Turns takes a data segment, marked or not, of a connection that echoes each mark alone, as
+// long as marks come (RFC 8257 section 3.2). It reports whether the echo changes with it.
+func (s *State) Turns(marked bool) bool {
+	changes := s.echo != marked
+	s.echo = marked
+	return changes
+}
+
 // React reports whether the peer's flags in a segment that acknowledges ack
 // call for a smaller window.
 func (s *State) React(f tcp.Flags, ack int64) bool { return f.Has(tcp.ECE) && ack >= int64(s.until) }

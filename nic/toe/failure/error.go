@@ -19,6 +19,7 @@ const (
 	Aborted                     // this side called Abort
 	AddrInUse                   // the address or 4-tuple is taken
 	BadAddr                     // an address that cannot be used
+	NotQuiet                    // a connection that cannot be taken over now
 )
 
 var kindText = [...]string{
@@ -29,10 +30,37 @@ var kindText = [...]string{
 	Aborted:     "connection aborted by this side",
 	AddrInUse:   "address already in use",
 	BadAddr:     "unusable address",
+	NotQuiet:    "data is unacknowledged or out of order, or the connection is closing",
 }
 
 func (k Kind) String() string {
 	return enum.Name(kindText[:], k, "unknown error")
+}
+
+// Cause is what a Timeout is the end of.
+type Cause uint8
+
+// The causes.
+const (
+	ErrKeepAlive Cause = iota + 1
+	ErrRetries
+	ErrUserTimeout
+	ErrFinWait2
+)
+
+var causeText = [...]string{ErrKeepAlive: "keep-alive probes were not answered",
+	ErrRetries: "all retransmissions were in vain", ErrUserTimeout: "the user timeout has passed",
+	ErrFinWait2: "the peer does not close its side"}
+
+// Error says it in words.
+func (c Cause) Error() string { return enum.Name(causeText[:], c, "cause %d") }
+
+// Err is the cause as an error, nil if there is none.
+func (c Cause) Err() error {
+	if c == 0 {
+		return nil
+	}
+	return c
 }
 
 // Error is the one error type of the TCP engine.

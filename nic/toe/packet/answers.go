@@ -11,6 +11,7 @@ import (
 type Answer struct {
 	Local, Remote netip.AddrPort
 	H             tcp.Header
+	TOS           uint8 // of the packet
 }
 
 // Answers wait to be sent, at most MaxAnswers of them; more are not given.
@@ -20,21 +21,21 @@ type Answers struct{ list []Answer }
 const MaxAnswers = 256
 
 // Add queues a segment from local to remote.
-func (a *Answers) Add(local, remote netip.AddrPort, h tcp.Header) {
+func (a *Answers) Add(local, remote netip.AddrPort, h tcp.Header, tos uint8) {
 	if len(a.list) < MaxAnswers {
 		h.SrcPort, h.DstPort = local.Port(), remote.Port()
-		a.list = append(a.list, Answer{local, remote, h})
+		a.list = append(a.list, Answer{local, remote, h, tos})
 	}
 }
 
 // Reset queues the RST to the segment h from remote with n octets of data (RFC
 // 9293 section 3.10.7.1).
-func (a *Answers) Reset(local, remote netip.AddrPort, h *tcp.Header, n int) {
+func (a *Answers) Reset(local, remote netip.AddrPort, h *tcp.Header, n int, tos uint8) {
 	if h.Flags.Has(tcp.ACK) {
-		a.Add(local, remote, tcp.Header{Seq: h.Ack, Flags: tcp.RST})
+		a.Add(local, remote, tcp.Header{Seq: h.Ack, Flags: tcp.RST}, tos)
 		return
 	}
-	a.Add(local, remote, tcp.Header{Ack: h.Seq.Add(SegLen(h, n)), Flags: tcp.RST | tcp.ACK})
+	a.Add(local, remote, tcp.Header{Ack: h.Seq.Add(SegLen(h, n)), Flags: tcp.RST | tcp.ACK}, tos)
 }
 
 // SegLen is SEG.LEN: the sequence numbers that a segment with n octets takes.

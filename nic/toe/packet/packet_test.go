@@ -81,16 +81,16 @@ func TestRecordEnds(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	var a Answers
 	local, remote := netip.AddrPortFrom(four[0], 7), netip.AddrPortFrom(four[1], 8)
-	a.Reset(local, remote, &tcp.Header{Seq: 100, Flags: tcp.SYN | tcp.FIN}, 5)
-	a.Reset(local, remote, &tcp.Header{Seq: 100, Ack: 50, Flags: tcp.ACK}, 5)
+	a.Reset(local, remote, &tcp.Header{Seq: 100, Flags: tcp.SYN | tcp.FIN}, 5, 0)
+	a.Reset(local, remote, &tcp.Header{Seq: 100, Ack: 50, Flags: tcp.ACK}, 5, 8)
 	if h := a.At(0).H; h.Flags != tcp.RST|tcp.ACK || h.Ack != 107 || h.Seq != 0 || h.SrcPort != 7 || h.DstPort != 8 {
 		t.Errorf("%+v", h)
 	}
-	if h := a.At(1).H; h.Flags != tcp.RST || h.Seq != 50 || h.Ack != 0 {
+	if h := a.At(1).H; h.Flags != tcp.RST || h.Seq != 50 || h.Ack != 0 || a.At(1).TOS != 8 {
 		t.Errorf("%+v", h)
 	}
 	for range 2 * MaxAnswers {
-		a.Add(local, remote, tcp.Header{})
+		a.Add(local, remote, tcp.Header{}, 0)
 	}
 	if a.Len() != MaxAnswers {
 		t.Errorf("%d answers", a.Len())

@@ -56,6 +56,17 @@ func (b *Allocator) Reserve(local netip.AddrPort) (*Reservation, error) {
 	return r, nil
 }
 
+// Adopt is Reserve of a port that is taken already; release gives it back.
+func (b *Allocator) Adopt(local netip.AddrPort, release func()) *Reservation {
+	if r := b.held[local]; r != nil {
+		release()
+		return r.Share()
+	}
+	r := &Reservation{local: local, users: 1}
+	b.hold(r, release)
+	return r
+}
+
 // hold records r, which release gives back.
 func (b *Allocator) hold(r *Reservation, release func()) {
 	if b.held == nil {

@@ -32,6 +32,12 @@ type Sink interface {
 	Skip(n int, now frame.Time)
 }
 
+// Resume begins with a connection that has received all before off, whose sequence number
+// is seq.
+func (s *Stream) Resume(seq uint32, off uint64) {
+	s.IRS, s.next, s.acked = seq-1-uint32(off), off, off
+}
+
 // Next is RCV.NXT.
 func (s *Stream) Next() uint64 { return s.next }
 

@@ -24,6 +24,10 @@ func (t *Timestamps) Begin(h *tcp.Header, now frame.Time) {
 	}
 }
 
+// Unknown says that both sides use timestamps, and that nobody knows those of the peer: its next
+// one counts, whatever it is. Until it comes, 0 is echoed.
+func Unknown(now frame.Time) Timestamps { return Timestamps{On: true, at: now.Add(-idle)} }
+
 // Old reports whether a segment is older than the last one, as PAWS sees it
 // (RFC 7323 section 5.3).
 func (t *Timestamps) Old(h *tcp.Header, now frame.Time) bool {

@@ -65,6 +65,12 @@ type Sums struct {
 	ResentSegs   int // retransmissions in flight
 }
 
+// Resume begins with a connection that has nothing in flight: seq is the next sequence
+// number, off its offset.
+func (b *Scoreboard) Resume(seq uint32, off uint64) {
+	b.ISS, b.una, b.nxt = seq-1-uint32(off), off, off
+}
+
 // Una is SND.UNA, the first offset that is not acknowledged.
 func (b *Scoreboard) Una() uint64 { return b.una }
 

@@ -1,18 +1,39 @@
 package netlink
 
 import (
+	"encoding/binary"
 	"slices"
 
-	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
+
+// kernelFamily is the number of a generic netlink family of the kernel's, and whether
+// there is one of that name. The library's GenlFamilyGet reads two octets past the end
+// of its structure, which the race detector calls a race.
+func kernelFamily(name string) (id uint16, ok bool) {
+	q := nl.NewNetlinkRequest(unix.GENL_ID_CTRL, 0)
+	q.AddRawData([]byte{unix.CTRL_CMD_GETFAMILY, 1, 0, 0})
+	var a Attributes
+	a.String(unix.CTRL_ATTR_FAMILY_NAME, name)
+	q.AddRawData(a)
+	answers, err := q.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil || len(answers) != 1 || len(answers[0]) < unix.GENL_HDRLEN {
+		return 0, false
+	}
+	attrs, err := ParseAttributes(answers[0][unix.GENL_HDRLEN:])
+	if b := attrs[unix.CTRL_ATTR_FAMILY_ID]; err == nil && len(b) >= 2 {
+		return binary.NativeEndian.Uint16(b), true
+	}
+	return 0, false
+}
 
 // RegisterFamily is Register for commands of a generic netlink family of the kernel's,
 // by its name; other commands of the family are the kernel's. A kernel without the
 // family has no such sockets to serve.
 func (p *Proxy) RegisterFamily(name string, s Service, commands ...uint8) {
-	if family, err := netlink.GenlFamilyGet(name); err == nil {
-		p.registerFamily(family.ID, s, commands)
+	if id, ok := kernelFamily(name); ok {
+		p.registerFamily(id, s, commands)
 	}
 }
 
@@ -32,8 +53,8 @@ const ownFamily = 0x7000
 // AddFamily is RegisterFamily of one family that a kernel may lack: programs find it then,
 // with these commands alone (EOPNOTSUPP).
 func (p *Proxy) AddFamily(name string, version uint32, s Service, commands ...uint8) {
-	if family, err := netlink.GenlFamilyGet(name); err == nil {
-		p.registerFamily(family.ID, s, commands)
+	if id, ok := kernelFamily(name); ok {
+		p.registerFamily(id, s, commands)
 		return
 	}
 	p.Register(unix.NETLINK_GENERIC, func(q *Request) ([]Message, error) {

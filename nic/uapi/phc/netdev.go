@@ -17,7 +17,12 @@ type ifreq struct {
 var netdevCalls = map[uint32]func(c *trap.Call, n *netdev, data uint64) trap.Answer{
 	unix.SIOCETHTOOL: func(c *trap.Call, n *netdev, data uint64) trap.Answer {
 		cmd, err := trap.Get[uint32](c, data)
-		if err != nil || cmd != unix.ETHTOOL_GET_TS_INFO {
+		switch {
+		case err != nil:
+			return trap.Pass()
+		case cmd == unix.ETHTOOL_GSSET_INFO, cmd == unix.ETHTOOL_GSTRINGS, cmd == unix.ETHTOOL_GSTATS:
+			return n.statistics(c, cmd, data)
+		case cmd != unix.ETHTOOL_GET_TS_INFO:
 			return trap.Pass()
 		}
 		flags, types, filters := Stamping()

@@ -6,6 +6,7 @@
 //	/dev/ptpN            open, stat, PTP_* ioctls, read and poll of external time stamps   ioctl.go, extts.go
 //	clock ids of it      clock_gettime, clock_settime, clock_getres, clock_adjtime         clockid.go
 //	netdevs              SIOCETHTOOL GET_TS_INFO, SIOCGHWTSTAMP, SIOCSHWTSTAMP             netdev.go
+//	their statistics     SIOCETHTOOL GSSET_INFO, GSTRINGS, GSTATS                          statistics.go
 //	sockets on them      SO_TIMESTAMPING, poll, recvmsg and recvmmsg with hardware stamps   socket.go, receive.go
 //
 // The driver's face is that of FastLinQ adapters: no alarms, periodic outputs,

@@ -69,10 +69,16 @@ const (
 func (d *Device) Name() string { return fmt.Sprintf("rxe%d", d.Index) }
 
 // UVerbs is the path of its device file.
-func (d *Device) UVerbs() string { return fmt.Sprintf("%s/uverbs%d", devDir, d.Index) }
+func (d *Device) UVerbs() string { return UVerbs(d.Index) }
+
+// UVerbs is the path of /dev/infiniband/uverbsN.
+func UVerbs(n int) string { return fmt.Sprintf("%s/uverbs%d", devDir, n) }
 
 // UVerbsNumber is the device number of that file.
-func (d *Device) UVerbsNumber() uint64 { return unix.Mkdev(231, 192+uint32(d.Index)) }
+func (d *Device) UVerbsNumber() uint64 { return UVerbsNumber(d.Index) }
+
+// UVerbsNumber is the device number of that file.
+func UVerbsNumber(n int) uint64 { return unix.Mkdev(231, 192+uint32(n)) }
 
 // UMAD is the path of the file for management datagrams of the device's port.
 func (d *Device) UMAD() string { return UMAD(d.Index) }

@@ -3,10 +3,10 @@ package sysfs
 import "fmt"
 
 // HFI is an Omni-Path host fabric interface: a device of InfiniBand with management
-// datagrams and no verbs.
+// datagrams, of which verbs tell what it is and no more.
 type HFI struct {
 	Index int // N of hfi1_N
-	MAD   int // N of umadN
+	File  int // N of umadN and uverbsN
 	// Attr is called from any goroutine when a program opens a file; its errors are
 	// errnos.
 	Attr func() (HFIAttr, error)
@@ -22,6 +22,12 @@ type HFIAttr struct {
 	PKeys      []uint16 // the first entries of the table
 }
 
+// rvtABI is the version of the interface of rdmavt, of which the hfi1 driver is one.
+const rvtABI = 2
+
+// modalias is the PCI device by which libibverbs finds the provider of HFIs.
+const modalias = "pci:v00008086d000024F0sv00008086sd000024F0bc02sc08i00"
+
 // HFIPKeys is the number of entries of an HFI's P_Key table that are shown.
 const HFIPKeys = 16
 
@@ -35,12 +41,22 @@ const (
 	stateDown   = 1
 )
 
+// HFIPhys is the physical state of a port in this logical one.
+func HFIPhys(state uint8) uint8 {
+	if state == stateDown {
+		return physPolling
+	}
+	return physLinkUp
+}
+
 func (b *builder) hfi(d *HFI) {
-	b.files(fmt.Sprintf("%s/umad%d/", madDir, d.MAD), [][2]any{{"ibdev", d.Name()}, {"port", 1},
-		{"dev", number(UMADNumber(d.MAD))}})
-	b.files("", [][2]any{{UMAD(d.MAD), ""}})
+	b.files(fmt.Sprintf("%s/umad%d/", madDir, d.File), [][2]any{{"ibdev", d.Name()}, {"port", 1},
+		{"dev", number(UMADNumber(d.File))}})
+	b.files(fmt.Sprintf("%s/uverbs%d/", verbsDir, d.File), [][2]any{{"ibdev", d.Name()},
+		{"dev", number(UVerbsNumber(d.File))}, {"abi_version", rvtABI}})
+	b.files("", [][2]any{{UMAD(d.File), ""}, {UVerbs(d.File), ""}})
 	dir := classDir + "/" + d.Name() + "/"
-	b.files(dir, [][2]any{{"node_type", "1: CA"}, {"hca_type", "HFI"},
+	b.files(dir, [][2]any{{"node_type", "1: CA"}, {"hca_type", "HFI"}, {"device/modalias", modalias},
 		{"hw_rev", 0}, {"fw_ver", "1.0"}, {"board_id", "Tapir HFI"},
 		{"ports/1/lid_mask_count", 0}, {"ports/1/cap_mask", "0x00004000"}, // extended speeds
 		{"ports/1/rate", "100 Gb/sec (4X EDR)"}, {"ports/1/link_layer", "InfiniBand"}})
@@ -65,10 +81,7 @@ func (b *builder) hfi(d *HFI) {
 	attr("ports/1/sm_sl", func(a *HFIAttr) string { return fmt.Sprint(a.SMSL) })
 	attr("ports/1/state", func(a *HFIAttr) string { return numberName(portStates, a.State) })
 	attr("ports/1/phys_state", func(a *HFIAttr) string {
-		if a.State == stateDown {
-			return numberName(physStates, physPolling)
-		}
-		return numberName(physStates, physLinkUp)
+		return numberName(physStates, HFIPhys(a.State))
 	})
 	attr("ports/1/gids/0", func(a *HFIAttr) string { return "fe80:0000:0000:0000:" + guid(a) })
 	for i := range HFIPKeys {

@@ -266,11 +266,12 @@ type Result struct {
 }
 
 // Results are those of all protocols. iwarpPort is the TCP port that the client has set
-// for iWARP; 0: none. A protocol without an application inherits what Ethernet has,
-// which is itself enabled only by an application.
+// for iWARP; 0: none. Without DCBX the applications are those administered. A protocol
+// without an application inherits what Ethernet has, which is itself enabled only by an
+// application.
 func (m *MCP) Results(iwarpPort uint16) (list [Protocols]Result, err error) {
 	d, err := m.DCBXQueryParams(OperationalMIB)
-	if err != nil || d.Version == dcbx.Disabled {
+	if err != nil || d.Version == dcbx.Disabled && len(d.Values.Apps) == 0 {
 		return list, err
 	}
 	found := [Protocols]bool{}

@@ -42,7 +42,6 @@ type Agent struct {
 	dcbx   *dcbx.Machine
 	wanted uint8 // the registered type of TLV
 	want   bool
-	said   *wire.PDU // the last that DCBX has told
 }
 
 // New returns the agent of a port, which is off, and publishes into shm.
@@ -146,10 +145,7 @@ func (a *Agent) update() {
 	}
 	a.dcbx.Update(peers)
 	a.publish(true)
-	told := &wire.PDU{}
-	a.dcbx.AddTo(told)
-	if a.said == nil || !bytes.Equal(told.AppendTo(nil), a.said.AppendTo(nil)) {
-		a.said = told
+	if a.dcbx.News() {
 		a.agents.LocalChanged(lldp.NearestBridge)
 	}
 }

@@ -3,7 +3,6 @@ package mib
 import (
 	"tapir/nic/lldp"
 	"tapir/wire/frame"
-	wire "tapir/wire/lldp"
 )
 
 // Fields of the parameters of SET_LLDP and REGISTER_LLDP_TLVS_RX.
@@ -63,13 +62,4 @@ func (a *Agent) SetDCBX(uint32, frame.Time) Outcome {
 	a.dcbx.Set(a.mac, v, static, values)
 	a.update()
 	return Done
-}
-
-// Operational MAU types (dot3MauType of the IANA-MAU-MIB) by speed in Mb/s: of twisted
-// pairs, and of all else. Other speeds are told as 0.
-var mauTypes = map[bool]map[uint32]uint16{true: {1000: 30, 10000: 54}, false: {1000: 28, 10000: 33}}
-
-// MACPHY is the TLV of a link.
-func MACPHY(autoneg, twistedPair bool, speed uint32) *wire.MACPHY {
-	return &wire.MACPHY{Supported: true, Enabled: autoneg, MAU: mauTypes[twistedPair][speed]}
 }

@@ -242,7 +242,22 @@ const (
 	OffloadedTCP6     Type = 61
 	IOVOffload        Type = 68
 	SCSITimeout       Type = 2
+	FIPTxQueue        Type = 33
+	FCoERxQueue       Type = 34
+	FCoERxFrames      Type = 81
+	FCoERxBytes       Type = 82
+	FCoETxFrames      Type = 83
+	FCoETxBytes       Type = 84
+	CRCErrors         Type = 85
 	HeaderDigest      Type = 38
+	DataDigest        Type = 39
+	MaxFrameSize      Type = 42
+	PDUTxQueue        Type = 43
+	PDURxQueue        Type = 44
+	PDUsReceived      Type = 207
+	PDUBytesReceived  Type = 208
+	PDUsSent          Type = 209
+	PDUBytesSent      Type = 210
 	SwitchName        Type = 24
 	RDMADriverVersion Type = 211
 )

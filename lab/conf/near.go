@@ -38,3 +38,12 @@ func choice(name, words string, all []string) string {
 	}
 	return "did you mean " + strings.Join(names, " or ") + "?"
 }
+
+// Near asks whether one of all was meant by a name that is none of them; empty: none is near.
+func Near(name string, all []string) string {
+	const others = "others: "
+	if hint := choice(name, others, append(all, make([]string, few)...)); !strings.HasPrefix(hint, others) {
+		return hint
+	}
+	return ""
+}

@@ -1,5 +1,5 @@
 // Package labtest runs labs in `go test`: one call brings up the NICs, hosts,
-// switches and links of a topology file (docs/lab.md), and the test's end takes
+// switches and links of a topology file (docs/reference/lab.md), and the test's end takes
 // them down.
 //
 //	func TestMain(m *testing.M) { os.Exit(labtest.Main(m)) }

@@ -134,7 +134,7 @@ func TestVESWMistakesHaveAPlace(t *testing.T) {
 
 // The file that the manual shows is a good one.
 func TestManualsFile(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/ethernet-manager.md")
+	text, err := os.ReadFile("../../../docs/concepts/ethernet-manager.md")
 	must(t, err)
 	_, rest, _ := strings.Cut(string(text), "```yaml\n")
 	file, _, _ := strings.Cut(rest, "```")

@@ -286,7 +286,7 @@ func (d *Draft) check(c *Config) error {
 	if err := c.Validate(); err != nil || c.Card.Ideal {
 		return err
 	}
-	if c.NIC.RDMA.MaxCNQ == 0 && c.NIC.RDMA.Personality != verbs.Ethernet {
+	if c.NIC.RDMA.MaxCNQ == 0 && c.NIC.RDMA.Personality.RDMA() {
 		c.NIC.RDMA.MaxCNQ = max(c.NIC.RDMA.DesiredCNQs, min(verbs.DefaultLimits().MaxCNQ, c.Card.CNQs(c.Function)))
 	}
 	if err := c.Card.Fits(c.Function, c.Queues, c.NIC.RDMA.MaxCNQ); err != nil {

@@ -178,7 +178,7 @@ func TestSet(t *testing.T) {
 		{"iwarp-rcv-wnd-size", "131072", ""},
 		{"iwarp_rcv_wnd_size", "1000", "iwarp_rcv_wnd_size: "},
 		{"congestion", "reno", ""},
-		{"congestion", "bbr", `congestion: "bbr": expected cubic or reno`},
+		{"congestion", "bbr", `congestion: "bbr": expected cubic, reno or dctcp`},
 		{"ecn", "ask", ""},
 		{"ecn", "1", "ecn: "},
 		{"tos", "0x28", ""},

@@ -38,13 +38,18 @@ func nicFields(c *unit.InstanceConfig) []conf.Field {
 }
 
 // Flag is a setting that one word sets.
-type Flag struct{ Name, Expect string }
+type Flag struct {
+	Name, Expect string
+	Switch       bool // it is on or off
+}
 
 // Flags are the settings for a command line.
 func Flags() (list []Flag) {
-	for _, f := range nicFields(new(unit.InstanceConfig)) {
+	one := unit.InstanceConfig{Config: ptp.Config{Ports: make([]ptp.PortConfig, 1)}}
+	for _, f := range nicFields(&one) {
 		if f.Set != nil {
-			list = append(list, Flag{f.Name, f.Expect})
+			truth := f.Set("true") == nil && f.Set("false") == nil && f.Set("0") == nil
+			list = append(list, Flag{f.Name, f.Expect, truth})
 		}
 	}
 	return list

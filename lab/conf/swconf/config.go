@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/conf"
+	"tapir/nic/dcbx"
 	"tapir/nic/linkmode"
 	"tapir/nic/tap"
 	"tapir/ptp"
@@ -67,6 +68,10 @@ type Config struct {
 
 	// Queues are the traffic classes of each port, each with an egress queue.
 	Queues
+	// LLDP tells neighbors of the switch, and DCBX agrees with them on the traffic classes.
+	LLDP LLDP
+	Routing
+	FCF FCF // the fabric of Fibre Channel over Ethernet
 	// ECN has packets of IP whose sender is ECN-capable marked; ports may have numbers of
 	// their own.
 	ECN ECN
@@ -124,7 +129,9 @@ const (
 
 func (c Config) WithDefaults() Config {
 	c.Name, c.Queue = cmp.Or(c.Name, "sw0"), cmp.Or(c.Queue, defaultQueue)
-	c.Queues = c.Queues.withDefaults()
+	c.LLDP = c.LLDP.withDefaults()
+	c.Queues = c.Queues.withDefaults(c.LLDP.DCBX != dcbx.Disabled)
+	c.FCF = c.FCF.withDefaults(c.FCFMAC())
 	c.Ports = slices.Clone(c.Ports)
 	for i := range c.Ports {
 		p := &c.Ports[i]
@@ -139,7 +146,7 @@ func (c Config) WithDefaults() Config {
 // Validate tells the first thing that is wrong with c, in one line.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
-	ofPTP, ports := 1, len(c.Ports)
+	ofPTP, ports, apps := 1, len(c.Ports), len(c.Administered().Apps)
 	if c.PTP != nil {
 		ofPTP = len(c.PTP.Ports)
 	}
@@ -152,6 +159,11 @@ func (c Config) Validate() error {
 		conf.Problem(c.Mode == Boundary && c.Syntonize,
 			"syntonize is of transparent clocks: a boundary clock follows its master in any case"),
 		c.Queues.problem(),
+		c.LLDP.problem(),
+		c.Routing.problem(&c),
+		c.FCF.problem(&c),
+		conf.Problem(c.LLDP.DCBX != dcbx.Disabled && apps > dcbx.MaxApps,
+			"dcb_app and dscp_prio: %d entries; the application table has room for %d", apps, dcbx.MaxApps),
 		conf.Problem(c.ECN.Kmin > c.ECN.Kmax, "ecn_kmin %d is beyond ecn_kmax %d", c.ECN.Kmin, c.ECN.Kmax),
 		conf.Problem(c.Queue < 1 || c.Queue > 1<<16, "queue %d: 1 to 65536 frames", c.Queue),
 		conf.Problem(c.GroupFwdMask&neverForwarded != 0, "group_fwd_mask: groups 00 to 02 are never forwarded"),

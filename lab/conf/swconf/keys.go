@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,7 +95,8 @@ func (c *Config) Fields() []conf.Field {
 		{Name: "domain", Expect: "a domain number from 0 to 255", Set: conf.Number(&c.Domain, 0, 255)},
 		{Name: "pdelay_req_interval", Expect: "log2 of an interval in seconds, from -7 to 5",
 			Set: conf.Number(&c.PdelayInterval, -7, 5)},
-	}, append(c.Queues.Fields(), c.ECN.fields()...)...)
+		c.FCF.field(),
+	}, slices.Concat(c.Queues.Fields(), c.LLDP.Fields(), c.Routing.Fields(), c.ECN.fields())...)
 }
 
 // Fields are the settings of a port of any switch, bound to p.
@@ -198,6 +200,15 @@ func (d *Draft) AddPort(text string) error {
 
 // Set sets a scalar setting, in whose name `-` stands for `_`, as a flag does.
 func (d *Draft) Set(name, text string) error { return conf.Set(d.Fields(), name, text) }
+
+// SetText sets a scalar setting, given as NAME=VALUE.
+func (d *Draft) SetText(text string) error {
+	name, value, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("set: %q: expected NAME=VALUE, such as dcbx=ieee", text)
+	}
+	return d.Set(name, value)
+}
 
 // SetPTP sets one setting of a boundary clock: "priority1=100".
 func (d *Draft) SetPTP(text string) error {

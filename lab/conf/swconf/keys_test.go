@@ -2,6 +2,7 @@ package swconf
 
 import (
 	"errors"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -9,9 +10,11 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/nic/dcb"
+	"tapir/nic/dcbx"
 	"tapir/nic/linkmode"
 	"tapir/ptp"
 	"tapir/ptp/transport"
+	wire "tapir/wire/lldp"
 )
 
 const example = `switches:
@@ -33,10 +36,34 @@ const example = `switches:
     tc_bw: "0:30,1:70"
     tc_maxrate: "0:2.5G"
     prio_pfc: "3:on"
+    gateway: [10.0.1.254, "fd00:1::fe"]
+    routes: [10.0.1.0/24, "fd00:2::1/64=tap0@red|tap1@blue"]
+    ecmp_hash: xor
+    ecmp_seed: 7
+    buffer: 12M
+    buffer_alpha: 0.5
     pfc_xoff: 100K
     pfc_xon: 20K
     pfc_headroom: 300K
     pfc_watchdog: 50ms
+    lldp: [nearest-customer]
+    lldp_interval: 5
+    lldp_hold: 3
+    lldp_credit: 2
+    dcbx: cee
+    dcbx_static: true
+    dcb_willing: ets,app
+    dcb_app: [udp:4791:3, "ethtype:0x8915:3"]
+    fcf:
+      fc_map: 0x0efc01
+      fabric: 10:00:02:00:00:00:00:ff
+      priority: 1
+      domain_id: 7
+      fka_adv_period: 2s
+      vlan: 100
+      logins: 10
+      npiv: 3
+      zones: [[20:00:02:00:00:00:00:01, 0x2000020000000002], [20:00:02:00:00:00:00:03]]
     speed: 10G
     pause: true
     seed: 5
@@ -66,8 +93,14 @@ func TestFile(t *testing.T) {
 	osc := a.Hardware.Oscillator
 	a.Hardware.Oscillator = b.Hardware.Oscillator
 	want := Config{Name: "core", Mode: P2PTransparent, Delay: Delay{Dist: Exponential, Max: 10 * time.Microsecond}, Queue: 64, FECNThreshold: 12, FECNSize: 64, FECNRate: 3, ECN: ECN{5000, 200_000, 10_000},
-		Queues: Queues{TrustDSCP: true, DSCPPrio: [64]uint8{26: 4}, Mapped: true, MaxRate: [8]int{2500}, XOFF: 100_000, XON: 20_000, Headroom: 300_000, Watchdog: 50 * time.Millisecond,
-			DCB: dcb.Config{PrioTC: [8]uint8{3: 1}, TSA: [8]dcb.TSA{dcb.ETS, dcb.ETS}, Weight: [8]uint8{30, 70}, PFC: 8}}, Seed: 5, Speed: linkmode.Speed10G, Pause: true,
+		Queues: Queues{TrustDSCP: true, DSCPPrio: [64]uint8{26: 4}, Mapped: true, MaxRate: [8]int{2500}, Buffer: 12_000_000, Alpha: 0.5, XOFF: 100_000, XON: 20_000, Headroom: 300_000, Watchdog: 50 * time.Millisecond,
+			DCB: dcb.Config{PrioTC: [8]uint8{3: 1}, TSA: [8]dcb.TSA{dcb.ETS, dcb.ETS}, Weight: [8]uint8{30, 70}, PFC: 8}},
+		LLDP: LLDP{Agents: 4, Interval: 5, Hold: 3, Credit: 2, DCBX: dcbx.CEE, Static: true, WillingETS: true, WillingApp: true, Apps: []wire.AppEntry{{Priority: 3, Selector: wire.SelUDP, Protocol: 4791}, {Priority: 3, Selector: wire.SelEtherType, Protocol: 0x8915}}},
+		Routing: Routing{Gateways: []netip.Addr{netip.MustParseAddr("10.0.1.254"), netip.MustParseAddr("fd00:1::fe")},
+			Routes: []Route{{Prefix: netip.MustParsePrefix("10.0.1.0/24")}, {netip.MustParsePrefix("fd00:2::/64"), []string{"tap0@red", "tap1@blue"}}}, ECMPHash: XOR, ECMPSeed: 7},
+		FCF: FCF{On: true, Map: 0x0efc01, Fabric: 0x1000_0200_0000_00ff, Priority: 1, DomainID: 7, Period: 2 * time.Second, VLAN: 100, Logins: 10, NPIV: 3,
+			Zones: []Zone{{0x2000_0200_0000_0001, 0x2000_0200_0000_0002}, {0x2000_0200_0000_0003}}},
+		Seed: 5, Speed: linkmode.Speed10G, Pause: true,
 		Ageing: 10 * time.Second, MACs: 100, GroupFwdMask: 8, OneStep: true, Syntonize: true, Domain: 3, PdelayInterval: -2,
 		Transport: transport.UDPv4, IP: a.IP, Ports: []PortConfig{
 			{TAP: "tap0", Netns: "red"}, {TAP: "tap1", Netns: "/run/blue", Delay: &Delay{Dist: Uniform, Max: 500 * time.Microsecond}, Asymmetry: -120, ECN: ECN{Kmax: 1_000_000}}, {TAPFD: 7},

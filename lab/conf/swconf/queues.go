@@ -11,9 +11,6 @@ import (
 	"tapir/nic/dcb"
 )
 
-// dscps is the number of code points of DSCP.
-const dscps = 64
-
 // Queues are the traffic classes of each port: which frames go to which class, which class
 // sends next, and which priorities PFC keeps from loss (IEEE 802.1Q-2018 clauses 36 and 37).
 // The keys are those of dcb(8).
@@ -22,9 +19,10 @@ type Queues struct {
 	// it is that of the outer VLAN tag, and 0 without one.
 	TrustDSCP bool
 	// DSCPPrio is 1 and the priority of each DSCP; 0 stands for its upper three bits.
-	DSCPPrio [dscps]uint8
+	DSCPPrio [dcb.DSCPs]uint8
 	// DCB maps priorities to classes, selects classes and has PFC. Unless Mapped, priority n
-	// is in class n if anything else of the classes is set, and in class 0 otherwise.
+	// is in class n if anything else of the classes is set or DCBX is on, and in class 0
+	// otherwise.
 	DCB    dcb.Config
 	Mapped bool
 	// MaxRate is what each class sends at most, in Mb/s with 24 octets a frame for
@@ -34,6 +32,11 @@ type Queues struct {
 	// each PFC priority, in octets: from XOFF on the sender has to wait, down to XON. Headroom
 	// is for frames that arrive nevertheless.
 	XOFF, XON, Headroom int
+	// Buffer is a pool of octets that all ports share; 0: each egress queue has its own. A
+	// queue may hold at most Alpha times what is free, and so may the frames of a PFC priority
+	// that a port has received, in place of XOFF if that is less. Headroom is not in the pool.
+	Buffer int
+	Alpha  float64
 	// Watchdog is after how long a class is dropped that PFC holds; negative: never.
 	Watchdog time.Duration
 }
@@ -45,12 +48,15 @@ const (
 	defaultWatchdog = 200 * time.Millisecond
 )
 
-func (q Queues) withDefaults() Queues {
-	if !q.Mapped && (q.DCB != dcb.Config{} || q.MaxRate != [dcb.Classes]int{}) {
+func (q Queues) withDefaults(dcbx bool) Queues {
+	if !q.Mapped && (dcbx || q.DCB != dcb.Config{} || q.MaxRate != [dcb.Classes]int{}) {
 		for i := range q.DCB.PrioTC {
 			q.DCB.PrioTC[i] = uint8(i)
 		}
 		q.Mapped = true
+	}
+	if q.Buffer > 0 {
+		q.Alpha = cmp.Or(q.Alpha, 1)
 	}
 	q.XOFF, q.Headroom = cmp.Or(q.XOFF, defaultXOFF), cmp.Or(q.Headroom, defaultHeadroom)
 	q.XON, q.Watchdog = cmp.Or(q.XON, q.XOFF/2), cmp.Or(q.Watchdog, defaultWatchdog)
@@ -59,7 +65,10 @@ func (q Queues) withDefaults() Queues {
 
 // problem tells the first thing that is wrong with q, with the key; empty: nothing.
 func (q Queues) problem() string {
-	q = q.withDefaults()
+	q = q.withDefaults(false)
+	if q.Alpha != 0 && q.Buffer == 0 {
+		return "buffer_alpha is of a shared buffer: say buffer, such as 12M"
+	}
 	if q.XON > q.XOFF {
 		return fmt.Sprintf("pfc_xon %d is beyond pfc_xoff %d", q.XON, q.XOFF)
 	}
@@ -102,7 +111,7 @@ func (q *Queues) Fields() []conf.Field {
 	return []conf.Field{
 		{Name: "trust", Expect: "pcp or dscp",
 			Set: conf.Choose(&q.TrustDSCP, map[string]bool{"pcp": false, "dscp": true})},
-		pairs("dscp_prio", "DSCP:PRIORITY from 0 to 63 and 0 to 7, such as `26:3,48:6`", dscps,
+		pairs("dscp_prio", "DSCP:PRIORITY from 0 to 63 and 0 to 7, such as `26:3,48:6`", dcb.DSCPs,
 			func(at int, v string) error {
 				err := number(&q.DSCPPrio[at], dcb.Classes-1)(v)
 				q.DSCPPrio[at]++
@@ -127,6 +136,9 @@ func (q *Queues) Fields() []conf.Field {
 			}),
 		{Name: "prio_pfc", Words: true, Expect: "PRIORITY:on or off, from 0 to 7, such as `3:on` or `all:off`",
 			Set: q.DCB.SetPFC},
+		{Name: "buffer", Expect: octetsExpect, Set: conf.Parsed(&q.Buffer, parseOctets)},
+		{Name: "buffer_alpha", Expect: "a factor from 0.01 to 100 such as 1 or 0.125",
+			Set: conf.Parsed(&q.Alpha, parseAlpha)},
 		{Name: "pfc_xoff", Expect: octetsExpect, Set: conf.Parsed(&q.XOFF, parseOctets)},
 		{Name: "pfc_xon", Expect: octetsExpect, Set: conf.Parsed(&q.XON, parseOctets)},
 		{Name: "pfc_headroom", Expect: octetsExpect, Set: conf.Parsed(&q.Headroom, parseOctets)},
@@ -138,6 +150,15 @@ func (q *Queues) Fields() []conf.Field {
 			return conf.Time(&q.Watchdog, time.Millisecond, 0)(s)
 		}},
 	}
+}
+
+// parseAlpha reads the factor of a shared buffer.
+func parseAlpha(s string) (float64, error) {
+	v, err := strconv.ParseFloat(s, 64)
+	if err != nil || !(v >= 0.01 && v <= 100) {
+		return 0, conf.ErrValue
+	}
+	return v, nil
 }
 
 // parseRate reads a rate, such as 2.5G or 100M, in Mb/s.

@@ -11,7 +11,7 @@ import (
 // What classes of a file lack is filled in: priority n goes to class n, a DSCP to the
 // priority of its upper bits, and buffers and watchdog have their defaults.
 func TestQueueDefaults(t *testing.T) {
-	if q := (Queues{}).withDefaults(); q.DCB != (dcb.Config{}) || q.XON != q.XOFF/2 || q.Watchdog != 200*time.Millisecond {
+	if q := (Queues{}).withDefaults(false); q.DCB != (dcb.Config{}) || q.XON != q.XOFF/2 || q.Watchdog != 200*time.Millisecond {
 		t.Errorf("%+v", q)
 	}
 	for _, c := range []struct {

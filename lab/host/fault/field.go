@@ -1,6 +1,9 @@
 package fault
 
 import (
+	"fmt"
+	"strings"
+
 	"tapir/ddp"
 	"tapir/mpa"
 	"tapir/rdmap"
@@ -66,6 +69,8 @@ func fieldsOf(k *kind) []field {
 		return startupFields
 	case ofFPDU, ofMessage:
 		return fpduFields
+	case ofPDU:
+		return pduFields
 	}
 	return nil
 }
@@ -88,6 +93,9 @@ func fieldNames(k *kind) (names []string) {
 		}
 		return names
 	}
+	for _, f := range headerFields(k) {
+		names = append(names, f.name)
+	}
 	for _, f := range fieldsOf(k) {
 		if len(names) == 0 || names[len(names)-1] != f.name {
 			names = append(names, f.name)
@@ -99,15 +107,21 @@ func fieldNames(k *kind) (names []string) {
 	return names
 }
 
-// FieldNames are those of FPDUs, of MPA frames and of RoCE packets.
-func FieldNames() (fpdu, startup, roce []string) {
-	return fieldNames(What("fpdu").kind()), fieldNames(What("mpa-request").kind()), fieldNames(What("roce").kind())
+// FieldNames are those of all things, for people.
+func FieldNames() string {
+	of := func(w What) string { return strings.Join(fieldNames(w.kind()), ", ") }
+	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s; of RoCE packets: %s; of PDUs of iSCSI: %s; "+
+		"of TCP segments: %s; of PTP messages: %s; of 16B packets: %s; of 9B packets: %s",
+		of("fpdu"), of("mpa-request"), of("roce"), of("iscsi"), of("tcp"), of("ptp"), of("16b"), of("9b"))
 }
 
 // bits is how many bits there are to choose from.
 func (r *Rule) bits() int {
 	k := r.What.kind()
 	if f := roceField(r.Field); r.AnyOctet && k.class == ofRoCE && f != nil && f.size > 0 {
+		return f.size
+	}
+	if f := headerFieldOf(k, r.Field); r.AnyOctet && f != nil && f.size > 0 {
 		return f.size
 	}
 	if f := fieldOf(k, r.Field); r.AnyOctet && f != nil && f.size > 0 {

@@ -27,10 +27,22 @@ func everything(t testing.TB) *Engine {
 		r.Field, r.Transmissions = f.name, 2
 		rules = append(rules, r)
 	}
+	for _, f := range pduFields {
+		r := NewRule(Flip, "iscsi")
+		r.Field = f.name
+		rules = append(rules, r)
+	}
 	for _, f := range roceFields {
 		r := NewRule(Flip, "roce")
 		r.Field, r.Transmissions, r.MendICRC = f.name, 2, f.size != 32
 		rules = append(rules, r)
+	}
+	for _, w := range []What{"tcp", "ptp", "16b", "9b"} {
+		for _, f := range headerFields(w.kind()) {
+			r := NewRule(Flip, w)
+			r.Field = f.name
+			rules = append(rules, r)
+		}
 	}
 	if err := e.SetRules(rules); err != nil {
 		t.Fatal(err)

@@ -142,7 +142,7 @@ func (j *judgement) hit(r *rule, s *strike) bool {
 		case ofFrame:
 			octet, mask, ok = r.pick(0, len(j.frame), false, r.rng.IntN)
 		default:
-			octet, mask, ok = r.pick(j.t.at, len(j.frame)-j.t.at, false, r.rng.IntN)
+			octet, mask, ok = r.placeHeader(j)
 		}
 		if !ok {
 			return false
@@ -198,9 +198,11 @@ func (r *rule) about(i *item) bool {
 	case ofStartup:
 		return i.startup && (r.What == "mpa-request") == (i.kind == mpa.Request)
 	case ofFPDU:
-		return !i.startup
+		return !i.startup && i.pdu == nil
+	case ofPDU:
+		return i.pdu != nil && r.kind.is(&thing{item: i})
 	case ofMessage:
-		return !i.startup && r.kind.is(&thing{item: i})
+		return !i.startup && i.pdu == nil && r.kind.is(&thing{item: i})
 	}
 	return false
 }

@@ -193,25 +193,8 @@ func (r *rule) placeRoCE(p *packet) (octet int, mask byte, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	n := r.Bit
-	switch {
-	case !r.AnyOctet: // an octet of the field, from its most significant on
-		octets := (f.size + 7) / 8
-		k := r.Octet
-		if k < 0 {
-			k += octets
-		}
-		if k < 0 || k >= octets {
-			return 0, 0, false
-		}
-		if n < 0 {
-			n = r.rng.IntN(min(8, f.size))
-		}
-		n += 8 * (octets - 1 - k)
-	case n < 0:
-		n = r.rng.IntN(f.size)
-	}
-	if n >= f.size {
+	n, ok := r.bitOf(f.size)
+	if !ok {
 		return 0, 0, false
 	}
 	octet, mask = f.octet(p, at, n)

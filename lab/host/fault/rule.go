@@ -48,6 +48,7 @@ const (
 	ofTCP                  // a TCP segment
 	ofStartup              // an MPA request or reply frame in the stream
 	ofFPDU                 // an FPDU
+	ofPDU                  // a PDU of iSCSI
 	ofMessage              // an RDMAP message, one or more FPDUs
 	ofPTP                  // a PTP message
 	ofFabric               // an Omni-Path packet on Ethernet
@@ -92,7 +93,7 @@ var kinds = append([]kind{
 	ptp("signaling", msg.Signaling), ptp("management", msg.Management),
 	{"16b", ofFabric, func(t *thing) bool { return t.bypass }, "an Omni-Path 16B packet"},
 	{"9b", ofFabric, func(t *thing) bool { return !t.bypass }, "an Omni-Path 9B packet"},
-}, roceKinds()...)
+}, append(pduKinds(), roceKinds()...)...)
 
 func message(w What, is func(rdmap.Opcode) bool, text string) kind {
 	return kind{w, ofMessage, func(t *thing) bool {
@@ -211,7 +212,7 @@ func (r *Rule) Check() (key string, err error) {
 		{r.Port > 0 && !inTCP, "port", "is of things in TCP connections"},
 		{r.After > 0 && !inTCP, "after", "counts octets of TCP connections"},
 		{r.Transmissions > 0 && !inStream && k.class != ofRoCE, "transmissions",
-			"is of MPA frames, FPDUs, messages and RoCE packets"},
+			"is of MPA frames, FPDUs, messages, PDUs of iSCSI and RoCE packets"},
 		{r.Segment != 0 && k.class != ofMessage, "segment", "is of RDMAP messages"},
 		{r.L4 >= 0 && k.what != "16b", "l4", "is of 16b"},
 		{r.Effect == Reset && !inTCP, string(Reset), "only TCP connections can be reset"},

@@ -19,6 +19,7 @@ type item struct {
 	head    [headMost]byte // the first octets, without markers
 	got     int            // of them
 	ulpdu   int            // octets
+	pdu     *pdu           // of iSCSI
 	opcode  rdmap.Opcode   // one that is not valid if the FPDU is too short for a header
 	tagged  bool
 	last    bool
@@ -35,7 +36,7 @@ const headMost = mpa.LengthLen + ddp.UntaggedLen
 
 // length is that of the whole item without markers.
 func (i *item) length() int {
-	if i.startup {
+	if i.startup || i.pdu != nil {
 		return int(i.end - i.start)
 	}
 	return mpa.Layout{}.FPDULen(0, i.ulpdu)
@@ -43,6 +44,15 @@ func (i *item) length() int {
 
 // contents is length without pad and CRC.
 func (i *item) contents() int {
+	if i.pdu != nil {
+		n := i.length()
+		if data := i.pdu.bhs.DataLen(); data > 0 {
+			if n -= -data & 3; i.pdu.digests.Data {
+				n -= 4
+			}
+		}
+		return n
+	}
 	if i.startup {
 		return i.length()
 	}
@@ -73,6 +83,7 @@ type followState uint8
 const (
 	inStartup followState = iota
 	inFull
+	inISCSI
 	notMPA
 )
 
@@ -92,7 +103,8 @@ type follower struct {
 		message, segment int
 		open             bool // the last segment was not the message's last
 	}
-	left int // octets of a marker under way
+	left    int // octets of a marker under way
+	session session
 }
 
 // feed takes octets and calls visit for each item that has some of them, once
@@ -105,6 +117,8 @@ func (f *follower) feed(b []byte, visit func(i *item, from, to uint64)) {
 			n = f.feedStartup(b, visit)
 		case inFull:
 			n = f.feedFPDU(b, visit)
+		case inISCSI:
+			n = f.feedPDU(b, visit)
 		}
 		f.at += uint64(n)
 		b = b[n:]
@@ -114,6 +128,10 @@ func (f *follower) feed(b []byte, visit func(i *item, from, to uint64)) {
 // feedStartup takes octets of the start-up frame.
 func (f *follower) feedStartup(b []byte, visit func(i *item, from, to uint64)) int {
 	had := len(f.start)
+	if had == 0 && beginsLogin(b) {
+		f.state = inISCSI
+		return 0
+	}
 	f.start = append(f.start, b[:min(len(b), mpa.MaxFrameLen-had)]...)
 	kind := mpa.Request
 	if p := f.peer; p.begun && p.frame.Kind == mpa.Request {

@@ -114,6 +114,21 @@ func (c *Cable) Faults() (toB, toA FaultCount) {
 	return toB, toA
 }
 
+// Delivered is how many octets left the cable so far, in both directions, and how late.
+func (c *Cable) Delivered() (octets uint64, l rules.Lateness) {
+	c.read(func() { octets, l = c.bad.Delivered() })
+	return octets, l
+}
+
+// Arm gives a cable that has no engine for rules one (taken).
+func (c *Cable) Arm(e *rules.Engine) error {
+	return c.loop.DoWait(func(frame.Time) {
+		if c.bad.rules == nil {
+			c.bad.rules = e
+		}
+	})
+}
+
 // read calls look while the cable stands still, or when it has ended.
 func (c *Cable) read(look func()) {
 	if c.loop.DoWait(func(frame.Time) { look() }) != nil {

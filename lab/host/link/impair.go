@@ -83,6 +83,13 @@ func (c *Impaired) Vnet() bool { return c.inner.Vnet() }
 // Faults counts what the cable has done so far in both directions.
 func (c *Impaired) Faults() (in, out FaultCount) { return c.in.count, c.out.count }
 
+// Delivered is how many octets left the cable so far, in both directions, and how late.
+func (c *Impaired) Delivered() (octets uint64, l rules.Lateness) {
+	l.Merge(&c.in.behind)
+	l.Merge(&c.out.behind)
+	return c.in.octets + c.out.octets, l
+}
+
 // Close closes the queue behind the cable, too. What is still inside is lost.
 func (c *Impaired) Close() error {
 	for _, fd := range []int{c.epoll, c.timer} {

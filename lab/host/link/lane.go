@@ -37,6 +37,8 @@ type lane struct {
 	spare  [roomKinds][]*frame.Frame
 	pool   frame.Pool // lends the frames instead of spare; nil: none
 	count  FaultCount
+	octets uint64         // of frames that left
+	behind rules.Lateness // of those, how far behind their time
 }
 
 type transit struct {
@@ -241,6 +243,8 @@ func (l *lane) due(now time.Duration) *frame.Frame {
 		return nil
 	}
 	f := l.queue[l.head].f
+	l.octets += uint64(f.Len())
+	l.behind.Add(now - l.queue[l.head].at)
 	l.segs -= l.queue[l.head].segs
 	l.queue[l.head] = transit{}
 	if l.head++; l.head == len(l.queue) {

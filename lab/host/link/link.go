@@ -72,9 +72,15 @@ func (n *Net) AddTAP(name string, vnet bool) error {
 }
 
 // AddBridge makes a bridge that is up, learns and never snoops multicast.
-func (n *Net) AddBridge(name string) error {
+func (n *Net) AddBridge(name string) error { return n.addBridge(name, 0) }
+
+// AddCable makes a bridge that stands for a cable: the groups of links pass it, such as that
+// of LLDP. With those that the kernel lets no bridge pass, PassPause helps.
+func (n *Net) AddCable(name string) error { return n.addBridge(name, 0xfff8) }
+
+func (n *Net) addBridge(name string, groups uint16) error {
 	snoop := false
-	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snoop}
+	br := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}, MulticastSnooping: &snoop, GroupFwdMask: &groups}
 	if err := n.h.LinkAdd(br); err != nil {
 		return wrap("make bridge", name, err)
 	}

@@ -37,7 +37,7 @@ type stage struct {
 }
 
 var stages = []stage{
-	{"kernel", nil},
+	{"kernel", []string{"dcbops.c"}},
 	{"userland", []string{"packages"}},
 	{"programs", []string{"agent.c", "verify.c", "wireapp.c"}},
 	{"image", []string{"init", "siw-load", "rxe-load"}},

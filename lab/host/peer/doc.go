@@ -8,8 +8,9 @@
 // it, or when its time is up, whichever comes first.
 //
 // Inside are librdmacm's programs (rping, ucmatose, rstream, ...), perftest,
-// iperf3, the rdma, ip, tc, ss and ethtool tools, busybox, and verify, which package
-// verify documents. siw-load changes the driver's parameters at run time.
+// iperf3, the rdma, ip, tc, dcb, ss and ethtool tools, lldpad, busybox, and verify, which
+// package verify documents. siw-load changes the driver's parameters at run time, and
+// insmod /lib/dcbops.ko gives eth0 the operations that lldpad needs for DCBX.
 package peer
 
 import "embed"

@@ -286,7 +286,10 @@ func (g *Guest) arguments() []string {
 	if g.cfg.KVM {
 		accel = "kvm"
 	}
+	// For a machine that can have one processor alone, QEMU 7.2 leaves out the memory
+	// barriers that its devices need: a queue of the network device can stop for ever.
 	args := []string{
+		"-smp", "1,maxcpus=2",
 		"-nodefaults", "-no-reboot", "-display", "none", "-machine", "q35,i8042=off", "-m", fmt.Sprint(g.cfg.Memory),
 		"-accel", accel, "-cpu", "max",
 		"-kernel", inherited(0), "-initrd", inherited(1), "-append", strings.Join(words, " "),

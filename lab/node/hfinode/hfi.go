@@ -49,6 +49,7 @@ func NewHFI(cfg Config, env Env, agents ...mad.Agent) (*HFI, error) {
 	h.sma, h.vema = sma.New(h), vema.New(h.vports, func(uint8) vnic.Policy { return c.Policy })
 	h.tools = sma.NewIB(h, h.portCounters)
 	h.port.Attach(h.tools)
+	h.port.Attach(sma.NewPerf(h.portStatus))
 	if c.Managed {
 		h.port.Attach(h.sma)
 		h.port.Attach(h.vema)

@@ -85,10 +85,11 @@ func (n *Node) madPort() ctl.MADPort {
 // sendMAD sends a program's MAD. What is for the port itself never leaves it.
 func (n *Node) sendMAD(m ctl.MAD, now frame.Time) error {
 	e := n.engine
-	if len(m.Octets) < mad.DirectedHeaderLen || len(m.Octets) > mad.MaxLen || m.QP > opa.QPGeneral {
+	directed := len(m.Octets) >= mad.HeaderLen && m.Octets[1] == ib.ClassSubnDirected
+	if len(m.Octets) < mad.HeaderLen || len(m.Octets) > mad.MaxLen || m.QP > opa.QPGeneral ||
+		directed && len(m.Octets) < mad.DirectedHeaderLen {
 		return &ctl.Error{What: "not a MAD"}
 	}
-	directed := m.Octets[1] == ib.ClassSubnDirected
 	e.now = now
 	if directed && ib.Hops(m.Octets) == 0 || !directed && m.LID != 0 && opa.LID(m.LID) == e.port.LID() {
 		e.deliver(m, now)
@@ -101,6 +102,9 @@ func (n *Node) sendMAD(m ctl.MAD, now frame.Time) error {
 // deliver gives a MAD to the agents of the port, and their answers to programs.
 func (e *engine) deliver(m ctl.MAD, now frame.Time) {
 	answer := func(to mad.Address, b []byte) bool {
+		if b[0] == mad.BaseVersion {
+			mad.EndHere(b)
+		}
 		e.programs.Receive(b, mad.Address{LID: e.port.LID(), QP: m.QP}, now, nil)
 		return true
 	}

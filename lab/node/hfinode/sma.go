@@ -35,6 +35,15 @@ func (h *HFI) portCounters() ib.PortCounters {
 		Downed:       c.LinkDown}
 }
 
+// portStatus are those of Omni-Path's performance management.
+func (h *HFI) portStatus() mad.PortStatus {
+	const flit = 8 // octets
+	c := h.port.Counts()
+	return mad.PortStatus{TxData: c.TxBytes / flit, RxData: c.RxBytes / flit, TxPkts: c.TxPackets, RxPkts: c.RxPackets,
+		RxFECN: c.FECN, RxBECN: c.BECN, TxDrops: c.TxDrops.Total(), RxDrops: c.RxDrops.Total(),
+		Downed: uint32(c.LinkDown), Quality: mad.MostQuality}
+}
+
 // SetLID gives the port its LID.
 func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {
 	h.smLID, h.smSL = sm, sl

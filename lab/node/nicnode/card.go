@@ -209,7 +209,7 @@ func (n *Node) buildFunction(env *nic.Env) (err error) {
 			err = n.vfs.open()
 		}
 		if err == nil {
-			slot.Enter(n.engine(), npar.Parts{Station: &n.Device.IP.MAC, Wire: n.Device.Wire, Owns: n.vfs.owns()})
+			slot.Enter(n.engine(), npar.Parts{Station: &n.Device.IP.MAC, Wire: n.Device.Wire, Owns: n.owns})
 		}
 	}); lost != nil {
 		return lost

@@ -104,7 +104,7 @@ func TestBlockingCallInHandler(t *testing.T) {
 	}
 }
 
-// What docs/go.md shows is what the examples do.
+// What docs/howto/go.md shows is what the examples do.
 func TestDocumentedExamples(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(name)
@@ -113,7 +113,7 @@ func TestDocumentedExamples(t *testing.T) {
 		}
 		return string(text)
 	}
-	doc, code := read("../../../docs/go.md"), read("example_test.go")
+	doc, code := read("../../../docs/howto/go.md"), read("example_test.go")
 	flat := func(s string) string { return regexp.MustCompile(`\s+`).ReplaceAllString(s, " ") }
 	shown := 0
 	for _, part := range strings.Split(doc, "```go\n")[1:] {
@@ -131,6 +131,6 @@ func TestDocumentedExamples(t *testing.T) {
 	}
 	_, setup, _ := strings.Cut(read("side_test.go"), "// side is")
 	if !strings.Contains(doc, setup) {
-		t.Error("the program of docs/go.md differs from side_test.go")
+		t.Error("the program of docs/howto/go.md differs from side_test.go")
 	}
 }

@@ -17,7 +17,7 @@ var ErrUnplugged = errors.New("unplugged")
 
 // enter registers the device with the access layer.
 func (n *Node) enter() (err error) {
-	if n.Device.Config().RDMA.Personality == verbs.Ethernet {
+	if !n.Device.Config().RDMA.Personality.RDMA() {
 		close(n.left)
 		return nil
 	}

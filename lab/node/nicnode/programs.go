@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"tapir/lab/node"
 	"tapir/nic/al"
 	"tapir/nic/uapi/relay"
 	"tapir/nic/uapi/ucma"
@@ -53,6 +54,9 @@ func (p *Programs) Clients(nic string) []relay.ClientInfo {
 	return list
 }
 
+// CA is the node's device as the access layer has it; nil for a plain Ethernet NIC.
+func (n *Node) CA() *al.CA { return n.ca }
+
 // LocalMAD is al.CA.MADTo of the node's device, for its thread; nil for a plain
 // Ethernet NIC.
 func (n *Node) LocalMAD() func(qp uint32, lid uint16, mad []byte) ([]byte, error) {
@@ -61,6 +65,9 @@ func (n *Node) LocalMAD() func(qp uint32, lid uint16, mad []byte) ([]byte, error
 	}
 	return n.ca.MADTo
 }
+
+// Layer is the access layer that the node's device is registered with.
+func (n *Node) Layer() *node.Layer { return n.layer }
 
 // offer is what programs can have of a node. It is an al.Client. A plain
 // Ethernet NIC offers nothing.

@@ -337,12 +337,9 @@ func (l vfLink) Room() int { return l.ports.Room() }
 // Transmit writes f (taken) to the queue that it names.
 func (l vfLink) Transmit(f *frame.Frame) { l.ports[int(f.Queue)%len(l.ports)].Transmit(f) }
 
-// owns tells whether a station is a VF's; nil: there are none.
-func (v *vfs) owns() func(ether.Addr) bool {
-	if v == nil {
-		return nil
-	}
-	return v.bridge.Owns
+// owns tells whether a station is a VF's or one of FCoE.
+func (n *Node) owns(a ether.Addr) bool {
+	return n.Device.IP.Listens(a) || n.vfs != nil && n.vfs.bridge.Owns(a)
 }
 
 // endVFs ends the VFs with their NIC.

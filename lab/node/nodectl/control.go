@@ -93,6 +93,12 @@ func (m *Metrics) Counter(name, help string, v uint64, labels ...ctl.Label) {
 	m.add(name+"_total", help, false, float64(v), labels)
 }
 
+// Histogram adds one.
+func (m *Metrics) Histogram(name, help string, h *ctl.Histogram, labels ...ctl.Label) {
+	m.add(name, help, false, 0, labels)
+	m.All[len(m.All)-1].Histogram = h
+}
+
 // Gauge adds a value that goes up and down.
 func (m *Metrics) Gauge(name, help string, v int, labels ...ctl.Label) {
 	m.add(name, help, true, float64(v), labels)

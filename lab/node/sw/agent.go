@@ -25,7 +25,7 @@ type agent struct {
 }
 
 // newAgent is the agent of a switch that marks as its configuration says.
-func (s *Switch) newAgent() agent {
+func newAgent(s *Switch) agent {
 	c := &s.cfg
 	mac := c.MAC(0)
 	eui := []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}
@@ -105,7 +105,7 @@ func (s *Switch) attribute(m *mad.SMP, data, b []byte) (n int, status mad.Status
 		}
 		if set {
 			a.set(mad.ParseSwitchCongestion(data))
-			s.mark()
+			mark(s)
 		}
 		a.setting.Put(b)
 		return mad.SwitchCongestionLen, mad.StatusOK
@@ -115,7 +115,7 @@ func (s *Switch) attribute(m *mad.SMP, data, b []byte) (n int, status mad.Status
 		}
 		if set {
 			a.ports[port] = mad.ParseSwitchPortCongestion(data)
-			s.mark()
+			mark(s)
 		}
 		a.ports[port].Put(b)
 		return mad.SwitchPortCongestionLen, mad.StatusOK
@@ -134,7 +134,7 @@ func (a *agent) set(c mad.SwitchCongestionSetting) {
 }
 
 // mark has the ports mark as management says.
-func (s *Switch) mark() {
+func mark(s *Switch) {
 	for i := range s.ports {
 		c, own := &s.agent.setting, &s.agent.ports[i]
 		m := marking{int(c.Threshold >> 4), int(c.PacketSize) * mad.SwitchPacketUnit, int(c.MarkingRate)}

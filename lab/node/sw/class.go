@@ -1,23 +1,55 @@
 package sw
 
 import (
+	"cmp"
 	"encoding/binary"
+	"math/bits"
+	"slices"
 	"time"
 
 	"tapir/nic/dcb"
 	"tapir/nic/pacing"
 	"tapir/wire/ether"
+	"tapir/wire/fcoe"
+	"tapir/wire/fip"
 	"tapir/wire/frame"
 )
 
 // ClassCounts counts the frames of one traffic class of a port.
 type ClassCounts struct {
 	Class              int
-	Frames, Octets     uint64 // that left
-	Queued             int    // frames that wait
-	QueuedOctets       int    // octets of them
-	QueueMostOctets    uint64 // octets that have waited at a time, at most
-	QueueDrops, Storms uint64 // frames lost here, and how often the watchdog began to drop
+	TSA                dcb.TSA
+	Weight             uint8   // percent, of an ETS class
+	Frames, Octets     uint64  // that left
+	Queued             int     // frames that wait
+	QueuedOctets       int     // octets of them
+	QueueMostOctets    uint64  // octets that have waited at a time, at most
+	QueueDrops, Storms uint64  // frames lost here, and how often the watchdog began to drop
+	Depths             *Depths // what the frames found that waited here; borrowed
+}
+
+// Depths is a histogram of the octets in a queue, one sample a frame that enters it: those in
+// front of it.
+type Depths struct {
+	Bins [32]uint64 // bin 0: none; bin n: more than half of Bound(n), and at most that
+	Sum  uint64     // of all samples
+}
+
+// Bound is the most octets of a bin.
+func (*Depths) Bound(bin int) int {
+	if bin == 0 {
+		return 0
+	}
+	return 1 << (bin - 1)
+}
+
+func (d *Depths) add(octets int) {
+	bin := 0
+	if octets > 0 {
+		bin = min(1+bits.Len(uint(octets-1)), len(d.Bins)-1)
+	}
+	d.Bins[bin]++
+	d.Sum += uint64(octets)
 }
 
 // class is the egress queue of one traffic class of a port.
@@ -35,6 +67,7 @@ type class struct {
 	frames, sent, most uint64
 	drops              uint64 // frames lost as the queue was full, or to the watchdog
 	storms             uint64 // how often the watchdog began to drop
+	depths             Depths
 }
 
 func (q *class) len() int { return len(q.waiting) - q.head }
@@ -82,22 +115,63 @@ func (q *class) pop() waiting {
 	return w
 }
 
-// classify makes the classes of a port.
+// classify makes the classes of a port, or has those that there are do as the port's
+// configuration says. Their counters stay.
 func (s *Switch) classify(p *port) {
-	d := &s.cfg.DCB
-	p.classes = make([]class, d.TCs())
+	for len(p.classes) < p.dcb.TCs() {
+		p.classes = append(p.classes, class{})
+	}
 	if !s.cfg.Mapped {
 		return
 	}
 	for tc := range p.classes {
 		q := &p.classes[tc]
-		q.node, q.strict, q.rate = p.sched.Port().Child(true), d.TSA[tc] != dcb.ETS, int64(s.cfg.MaxRate[tc])
-		q.node.SetWeight(int64(d.Weight[tc]))
+		if q.node == nil {
+			q.node = p.sched.Port().Child(true)
+		}
+		q.strict, q.rate = p.dcb.TSA[tc] != dcb.ETS, int64(s.cfg.MaxRate[tc])
+		q.node.SetWeight(int64(p.dcb.Weight[tc]))
 	}
 }
 
+// reclassify has a port act on another configuration, on what waits too.
+func (s *Switch) reclassify(out int, c dcb.Config, now frame.Time) {
+	p := &s.ports[out]
+	if p.dcb == c {
+		return
+	}
+	var waits []waiting
+	for tc := range p.classes {
+		for p.classes[tc].len() > 0 {
+			waits = append(waits, s.leave(p, &p.classes[tc]))
+		}
+	}
+	slices.SortStableFunc(waits, func(a, b waiting) int { return cmp.Compare(a.at, b.at) })
+	p.dcb = c
+	s.classify(p)
+	for prio := range p.holds {
+		if h := &p.holds[prio]; c.PFC>>prio&1 == 0 && h.Until > now {
+			h.Settle(now)
+			h.Until = now
+		}
+	}
+	p.balance()
+	for _, w := range waits {
+		s.put(p, &p.classes[c.PrioTC[w.prio]], w, now)
+	}
+	s.signals = true
+}
+
+// put takes a frame into the queue of a class.
+func (s *Switch) put(p *port, q *class, w waiting, now frame.Time) {
+	s.keep(&w)
+	q.push(w, now)
+	p.waiting++
+	p.queued += w.f.Len()
+}
+
 // priority is that of a frame: of its DSCP if the switch trusts that, else of its outer
-// VLAN tag, else 0.
+// VLAN tag, else 0. Untagged frames of an FCF's fabric have that of the application table.
 func (s *Switch) priority(b []byte) uint8 {
 	if s.cfg.TrustDSCP {
 		if h, n, err := ether.Parse(b); err == nil {
@@ -113,6 +187,10 @@ func (s *Switch) priority(b []byte) uint8 {
 	case ether.TypeVLAN, ether.TypeQinQ:
 		if len(b) > ether.HeaderLen {
 			return b[14] >> 5
+		}
+	case fcoe.EtherType, fip.EtherType:
+		if s.forwarder != nil {
+			return s.forwarder.priorities[binary.BigEndian.Uint16(b[12:])]
 		}
 	}
 	return 0
@@ -163,8 +241,9 @@ func (s *Switch) ClassCounts(port int) []ClassCounts {
 	list := make([]ClassCounts, len(s.ports[port].classes))
 	for tc := range list {
 		q := &s.ports[port].classes[tc]
-		list[tc] = ClassCounts{Class: tc, Frames: q.frames, Octets: q.sent, Queued: q.len(), QueuedOctets: q.octets,
-			QueueMostOctets: q.most, QueueDrops: q.drops, Storms: q.storms}
+		list[tc] = ClassCounts{Class: tc, TSA: s.ports[port].dcb.TSA[tc], Weight: s.ports[port].dcb.Weight[tc],
+			Frames: q.frames, Octets: q.sent, Queued: q.len(), QueuedOctets: q.octets,
+			QueueMostOctets: q.most, QueueDrops: q.drops, Storms: q.storms, Depths: &q.depths}
 	}
 	return list
 }

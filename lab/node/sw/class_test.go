@@ -127,3 +127,33 @@ func TestPriorities(t *testing.T) {
 		}
 	}
 }
+
+// The histogram of a queue counts each frame by the octets in front of it.
+func TestDepths(t *testing.T) {
+	b := newBed(t, 2, swconf.Config{})
+	b.send(1, eth(anyone, host(2), ""))
+	b.run(time.Millisecond)
+	b.wires[1].room = 0
+	for range 5 {
+		b.send(0, eth(host(2), host(1), strings.Repeat("x", 86))) // 100 octets
+	}
+	b.send(0, eth(host(2), host(1), strings.Repeat("x", 998))) // finds 500
+	b.send(0, eth(host(2), host(1), "x"))                      // finds 1512
+	want := map[int]uint64{0: 1, 128: 1, 256: 1, 512: 3, 2048: 1}
+	d := b.s.ClassCounts(1)[0].Depths
+	for bin, n := range d.Bins {
+		if want[d.Bound(bin)] != n {
+			t.Errorf("%d frames found up to %d octets, want %d", n, d.Bound(bin), want[d.Bound(bin)])
+		}
+	}
+	if d.Sum != 100+200+300+400+500+1512 {
+		t.Errorf("sum %d", d.Sum)
+	}
+	d.add(1 << 40)
+	if d.Bins[len(d.Bins)-1] != 1 {
+		t.Error("an endless queue has no bin")
+	}
+	if n := testing.AllocsPerRun(100, func() { d.add(77) }); n != 0 {
+		t.Errorf("%v allocations a sample", n)
+	}
+}

@@ -39,6 +39,7 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 			add(name+"rx_pause_frames", f.Received)
 			add(name+"tx_pause_frames", f.Sent)
 		}
+		list = s.ports[i].lldpCounters(list, name)
 		if s.cfg.Mapped {
 			list = s.priorityCounters(list, name, i)
 		}
@@ -53,8 +54,13 @@ func (s *Switch) CountersWith(drops func(port int) (rx, tx frame.Drops)) (list [
 			}
 		}
 	}
+	if octets, most, ok := s.SharedBuffer(); ok {
+		add("shared_buffer_bytes", uint64(octets))
+		add("shared_buffer_most_bytes", uint64(most))
+	}
 	add("mac_moves", s.macs.moves)
 	add("mac_table_full", s.macs.full)
+	list = append(list, s.forwarder.counters()...)
 	return append(list, s.clockCounters()...)
 }
 
@@ -69,7 +75,7 @@ func (s *Switch) priorityCounters(list []Counter, prefix string, port int) []Cou
 		add("rx", "bytes", c.RxOctets)
 		add("tx", "packets", c.TxFrames)
 		add("tx", "bytes", c.TxOctets)
-		if s.lossless(uint8(c.Priority)) {
+		if c.Lossless {
 			add("rx", "pause", c.RxPause)
 			add("rx", "pause_duration", uint64(c.RxPaused.Microseconds()))
 			add("rx", "pause_transition", c.RxTransitions)

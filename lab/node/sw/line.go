@@ -22,6 +22,8 @@ type line struct {
 	sched pacing.Tree
 	flow  pacing.Flow
 	down  bool // the two ends have no speed in common
+	// rx, tx: PAUSE frames are obeyed and sent while no priority has PFC.
+	rx, tx bool
 }
 
 // Ability is what each port offers to the other end of its cable.
@@ -29,19 +31,28 @@ func (s *Switch) Ability() linkmode.Ability { return s.cfg.Ability() }
 
 // Negotiate tells what the other end of a port's cable offers.
 func (s *Switch) Negotiate(port int, other linkmode.Ability, now frame.Time) {
-	l := &s.ports[port].line
+	p := &s.ports[port]
 	mbps, rx, tx := s.Ability().Agree(other)
-	l.set(int(mbps), rx && s.cfg.DCB.PFC == 0, tx && s.cfg.DCB.PFC == 0) // PFC takes the place of PAUSE
-	l.down = mbps == 0
-	l.sched.Pause(0, now)
+	p.set(int(mbps), rx, tx)
+	p.balance()
+	p.down = mbps == 0
+	p.sched.Pause(0, now)
+	s.forwarder.setLink(port, !p.down, now)
+	if p.lldp != nil {
+		p.lldp.SetLink(false, now) // the link begins again
+		p.lldp.SetLink(!p.down, now)
+		p.lldp.Hurry(now)
+		s.talk = now
+	}
 }
 
 // unite sets up a port that has nobody to negotiate with.
 func (s *Switch) unite(port int) {
 	speed := s.Ability().Speeds.Mbps()
-	both := s.cfg.Pause && s.cfg.DCB.PFC == 0
-	s.ports[port].set(int(speed), both, both)
-	s.ports[port].flow.Speed = noPacing // for all that is known, a quantum of the other end is as short
+	p := &s.ports[port]
+	p.set(int(speed), s.cfg.Pause, s.cfg.Pause)
+	p.balance()
+	p.flow.Speed = noPacing // for all that is known, a quantum of the other end is as short
 }
 
 // set tells the speed, and whether PAUSE frames are obeyed and sent.
@@ -51,7 +62,12 @@ func (l *line) set(mbps int, rx, tx bool) {
 		rate = 0
 	}
 	l.sched.Port().SetRate(rate)
-	l.flow.Rx, l.flow.Tx, l.flow.Speed = rx, tx, mbps
+	l.rx, l.tx, l.flow.Speed = rx, tx, mbps
+}
+
+// balance has PFC take the place of PAUSE.
+func (p *port) balance() {
+	p.flow.Rx, p.flow.Tx = p.rx && p.dcb.PFC == 0, p.tx && p.dcb.PFC == 0
 }
 
 // takes tells whether a frame may leave by the line now, and then accounts for it: all are
@@ -74,10 +90,10 @@ func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 	switch {
 	case err != nil:
 		s.drop(in, f, drop.Malformed)
-	case c.PFC && c.Enabled&s.cfg.DCB.PFC == 0:
+	case c.PFC && c.Enabled&p.dcb.PFC == 0:
 		s.drop(in, f, DropPFC)
 	case c.PFC:
-		p.obey(&c, s.cfg.DCB.PFC, now)
+		p.obey(&c, p.dcb.PFC, now)
 		f.Release()
 	case !p.flow.Rx || c.Dst != pause.Group && c.Dst != s.cfg.MAC(in):
 		s.drop(in, f, DropLinkLocal)
@@ -92,8 +108,7 @@ func (s *Switch) control(in int, f *frame.Frame, now frame.Time) {
 // that do not any more.
 func (s *Switch) relieve(now frame.Time) (next frame.Time) {
 	next = frame.Never
-	if s.cfg.DCB.PFC != 0 ||
-		!s.pausing && !slices.ContainsFunc(s.busy, func(out int) bool { return s.part(out) >= pacing.XOFF }) {
+	if !s.pausing && !slices.ContainsFunc(s.busy, func(out int) bool { return s.part(out) >= pacing.XOFF }) {
 		return next
 	}
 	s.pausing = false

@@ -12,6 +12,7 @@ import (
 // buffer is where received frames of a priority with PFC wait for their egress ports.
 type buffer struct {
 	octets, most int
+	headroom     int           // of octets: those not in the shared buffer
 	off          bool          // the sender was told to wait
 	refresh      frame.Time    // when it is told again
 	since        frame.Time    // when it was last told
@@ -20,8 +21,8 @@ type buffer struct {
 	discards     uint64        // frames that found headroom full
 }
 
-// lossless tells whether a priority has PFC.
-func (s *Switch) lossless(prio uint8) bool { return s.cfg.DCB.PFC>>prio&1 != 0 }
+// lossless tells whether a priority has PFC at a port.
+func (p *port) lossless(prio uint8) bool { return p.dcb.PFC>>prio&1 != 0 }
 
 // obey takes a PFC frame: it keeps priorities from being sent, each for its time.
 func (p *port) obey(c *pause.Frame, pfc uint8, now frame.Time) {
@@ -66,10 +67,7 @@ func (s *Switch) held(p *port, q *class, now frame.Time) frame.Time {
 		if w := s.leave(p, q); p.holds[w.prio].Until > now {
 			q.lose(p, w.f, DropWatchdog)
 		} else {
-			q.push(w, now)
-			p.waiting++
-			p.queued += w.f.Len()
-			s.keep(&w)
+			s.put(p, q, w, now)
 		}
 	}
 	return now
@@ -92,17 +90,26 @@ func (s *Switch) admit(p *port, q *class, w *waiting, now frame.Time) bool {
 		}
 		q.storm = false
 	}
-	if !s.lossless(w.prio) {
-		if q.len() < s.cfg.Queue {
+	if w.lossless = s.ports[w.in].lossless(w.prio); !w.lossless {
+		switch w.pooled = s.shared.octets > 0; {
+		case w.pooled && s.shared.fits(q.octets, w.f.Len()), !w.pooled && q.len() < s.cfg.Queue:
 			return true
+		case w.pooled:
+			q.lose(p, w.f, DropBuffer)
+		default:
+			q.lose(p, w.f, drop.TxQueue)
 		}
-		q.lose(p, w.f, drop.TxQueue)
 		return false
 	}
 	b := &s.ports[w.in].buffers[w.prio]
-	if b.octets+w.f.Len() <= s.cfg.XOFF+s.cfg.Headroom {
-		s.keep(w)
+	if s.shared.octets == 0 && b.octets+w.f.Len() <= s.cfg.XOFF+s.cfg.Headroom {
 		return true
+	}
+	if xoff, _ := s.shared.thresholds(&s.cfg); s.shared.octets > 0 {
+		w.pooled = b.octets+w.f.Len() <= xoff && s.shared.fits(b.octets, w.f.Len())
+		if w.pooled || b.headroom+w.f.Len() <= s.cfg.Headroom {
+			return true
+		}
 	}
 	b.discards++
 	s.drop(w.in, w.f, DropHeadroom)
@@ -111,19 +118,34 @@ func (s *Switch) admit(p *port, q *class, w *waiting, now frame.Time) bool {
 
 // keep accounts for a frame that waits, in the buffer of the port that it came by.
 func (s *Switch) keep(w *waiting) {
-	if !s.lossless(w.prio) {
+	if w.pooled {
+		s.shared.take(w.f.Len())
+		s.signals = s.signals || s.cfg.Mapped // thresholds of others have fallen
+	}
+	if !w.lossless {
 		return
 	}
 	b := &s.ports[w.in].buffers[w.prio]
 	b.octets += w.f.Len()
 	b.most = max(b.most, b.octets)
-	s.signals = s.signals || b.octets >= s.cfg.XOFF
+	if !w.pooled {
+		b.headroom += w.f.Len()
+	}
+	xoff, _ := s.shared.thresholds(&s.cfg)
+	s.signals = s.signals || b.octets >= xoff
 }
 
 // free is the contrary of keep.
 func (s *Switch) free(w *waiting) {
-	if s.lossless(w.prio) {
-		s.ports[w.in].buffers[w.prio].octets -= w.f.Len()
+	if w.pooled {
+		s.shared.used -= w.f.Len()
+	}
+	if w.lossless {
+		b := &s.ports[w.in].buffers[w.prio]
+		b.octets -= w.f.Len()
+		if !w.pooled {
+			b.headroom -= w.f.Len()
+		}
 	}
 }
 
@@ -138,15 +160,16 @@ func (s *Switch) signal(now frame.Time) (next frame.Time) {
 		return next
 	}
 	s.signals = false
+	xoff, xon := s.shared.thresholds(&s.cfg)
 	for in := range s.ports {
 		p := &s.ports[in]
 		c := pause.Frame{PFC: true, Src: s.cfg.MAC(in)}
 		for prio := range p.buffers {
 			b := &p.buffers[prio]
 			switch {
-			case b.off && b.octets <= s.cfg.XON:
+			case b.off && b.octets <= xon:
 				c.Enabled |= 1 << prio
-			case b.off && b.refresh <= now, !b.off && b.octets >= s.cfg.XOFF && s.lossless(uint8(prio)):
+			case b.off && b.refresh <= now, !b.off && b.octets >= xoff && p.lossless(uint8(prio)):
 				c.Enabled |= 1 << prio
 				c.Timers[prio] = pause.MostQuanta
 			}
@@ -196,6 +219,7 @@ func (s *Switch) told(p *port, c *pause.Frame, now frame.Time) bool {
 // PriorityCounts counts one priority of a port, and PFC with it.
 type PriorityCounts struct {
 	Priority           int
+	Lossless           bool // it has PFC
 	RxFrames, RxOctets uint64
 	TxFrames, TxOctets uint64
 	RxPause, TxPause   uint64        // PFC frames
@@ -211,7 +235,8 @@ func (s *Switch) PriorityCounts(port int) (list [dcb.Classes]PriorityCounts) {
 	for prio := range list {
 		h, b := &p.holds[prio], &p.buffers[prio]
 		c := &p.priorities[prio]
-		list[prio] = PriorityCounts{Priority: prio, RxFrames: c.rxFrames, RxOctets: c.rxOctets, TxFrames: c.txFrames,
+		list[prio] = PriorityCounts{Priority: prio, Lossless: p.lossless(uint8(prio)),
+			RxFrames: c.rxFrames, RxOctets: c.rxOctets, TxFrames: c.txFrames,
 			TxOctets: c.txOctets, RxPause: h.Frames, TxPause: b.frames, RxPaused: h.Lasted(s.now),
 			TxPaused: b.lasted(s.now), RxTransitions: h.Transitions,
 			Discards: b.discards, Buffered: b.octets, Most: b.most}

@@ -22,6 +22,8 @@ import (
 
 	"tapir/lab/conf/swconf"
 	"tapir/nic/dcb"
+	"tapir/nic/dcbx"
+	"tapir/nic/lldp"
 	"tapir/nic/pacing"
 	"tapir/opa"
 	"tapir/ptp"
@@ -67,6 +69,10 @@ type Switch struct {
 	macs             macTable
 	clock            timekeeper // nil: a plain switch
 	agent            agent
+	talk             frame.Time // when LLDP wants to be polled
+	shared           sharedBuffer
+	router           *router    // nil: there are no routes
+	forwarder        *forwarder // nil: there is no FCF
 }
 
 type port struct {
@@ -81,7 +87,12 @@ type port struct {
 	counts          PortCounts
 
 	marking
-	unmarked int // packets still to be left without FECN
+	routed   bool // it bridges nothing
+	unmarked int  // packets still to be left without FECN
+
+	dcb  dcb.Config // what the port acts on: as configured, or what DCBX has come to
+	lldp *lldp.Port // nil: none, and no dcbx either
+	dcbx *dcbx.Machine
 
 	// By priority: what the other end keeps from being sent, what waits that came by the
 	// port, and what passed.
@@ -97,7 +108,9 @@ type waiting struct {
 	tag tag
 	in  int // the port that it came by
 
-	prio uint8
+	prio     uint8
+	lossless bool // counts in the buffer of that port
+	pooled   bool // counts in the shared buffer
 }
 
 // timekeeper is what a switch that is no plain one does with PTP messages.
@@ -122,7 +135,8 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Switch{cfg: cfg, env: env, macs: newMACTable(cfg.Ageing, cfg.MACs), ports: make([]port, len(cfg.Ports))}
+	s := &Switch{cfg: cfg, env: env, shared: sharedBuffer{octets: cfg.Buffer, alpha: cfg.Alpha},
+		macs: newMACTable(cfg.Ageing, cfg.MACs), ports: make([]port, len(cfg.Ports))}
 	for i := range s.ports {
 		s.ports[i] = port{link: env.Links[i], delay: cfg.Delay, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
 			marking: marking{cfg.FECNThreshold, cfg.FECNSize, cfg.FECNRate}}
@@ -130,10 +144,13 @@ func New(cfg swconf.Config, env Env) (*Switch, error) {
 			s.ports[i].delay = *d
 		}
 		s.ports[i].red = newRED(&s.cfg, i)
+		s.ports[i].dcb = cfg.DCB
 		s.classify(&s.ports[i])
 		s.unite(i)
+		s.discover(i)
 	}
-	s.agent = s.newAgent()
+	s.agent, s.router = newAgent(s), newRouter(s)
+	s.forwarder = newForwarder(s)
 	var err error
 	s.clock, err = newClock(s)
 	return s, err
@@ -164,12 +181,17 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 		s.control(in, f, now)
 		return
 	}
+	if s.ports[in].lldp != nil && ether.IsLLDP(b) && s.hear(in, f, now) {
+		return
+	}
 	dst, src := ether.Addr(b[:6]), ether.Addr(b[6:12])
 	if src.IsMulticast() || src.IsZero() {
 		s.drop(in, f, drop.Source)
 		return
 	}
-	s.macs.learn(src, in, now)
+	if !s.ports[in].routed && src != routerMAC {
+		s.macs.learn(src, in, now)
+	}
 	var t tag
 	if s.clock != nil {
 		var why frame.DropReason
@@ -189,6 +211,12 @@ func (s *Switch) receive(in int, f *frame.Frame, now frame.Time) {
 	if asks(b) {
 		s.manage(in, f, now)
 	}
+	if s.forwarder != nil && s.forwarder.receive(in, f, t, now) {
+		return
+	}
+	if s.router != nil && s.router.receive(in, f, t, now) {
+		return
+	}
 	s.forward(in, dst, f, t, now)
 }
 
@@ -197,13 +225,18 @@ func (s *Switch) drop(in int, f *frame.Frame, why frame.DropReason) {
 	f.Release()
 }
 
-// forward takes f to the port behind which dst is, or to all but its own.
-func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now frame.Time) {
+// count counts a frame that goes on, by its priority.
+func (s *Switch) count(in int, f *frame.Frame) {
 	if s.cfg.Mapped {
 		c := &s.ports[in].priorities[s.priority(f.Bytes())]
 		c.rxFrames++
 		c.rxOctets += uint64(f.Len())
 	}
+}
+
+// forward takes f to the port behind which dst is, or to all but its own.
+func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now frame.Time) {
+	s.count(in, f)
 	if !dst.IsMulticast() {
 		if out, ok := s.macs.find(dst, now); ok {
 			if out == in {
@@ -216,11 +249,15 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 	}
 	s.ports[in].counts.Flooded++
 	last := len(s.ports) - 1
-	if last == in {
+	for last == in || last >= 0 && s.ports[last].routed {
 		last--
 	}
+	if last < 0 {
+		s.drop(in, f, DropSamePort)
+		return
+	}
 	for out := range last {
-		if out == in {
+		if out == in || s.ports[out].routed {
 			continue
 		}
 		if twin := s.copyOf(f); twin != nil {
@@ -230,6 +267,17 @@ func (s *Switch) forward(in int, dst ether.Addr, f *frame.Frame, t tag, now fram
 		}
 	}
 	s.enqueue(in, last, f, t, now)
+}
+
+// say takes a frame (borrowed) of the switch's own into the queue of a port.
+func (s *Switch) say(out int, b []byte, now frame.Time) {
+	f := s.env.Pool.Get(len(b))
+	if f == nil {
+		s.ports[out].counts.TxDrops.Count(drop.NoBuffer)
+		return
+	}
+	f.Append(b)
+	s.enqueue(out, out, f, tag{}, now)
 }
 
 func (s *Switch) copyOf(f *frame.Frame) *frame.Frame {
@@ -254,7 +302,7 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	q := &p.classes[0]
 	if s.cfg.Mapped {
 		w.prio = s.priority(f.Bytes())
-		q = &p.classes[s.cfg.DCB.PrioTC[w.prio]]
+		q = &p.classes[p.dcb.PrioTC[w.prio]]
 	}
 	if !s.admit(p, q, &w, now) {
 		return
@@ -265,6 +313,7 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 	if p.red.marks(q.octets) && markCE(f) {
 		p.counts.CE++
 	}
+	q.depths.add(q.octets)
 	w.at = now.Add(p.delay.Draw(p.rng))
 	if n := len(q.waiting); n > q.head {
 		w.at = max(w.at, q.waiting[n-1].at)
@@ -273,9 +322,7 @@ func (s *Switch) enqueue(in, out int, f *frame.Frame, t tag, now frame.Time) {
 		i, _ := slices.BinarySearch(s.busy, out)
 		s.busy = slices.Insert(s.busy, i, out)
 	}
-	q.push(w, now)
-	p.waiting++
-	p.queued += f.Len()
+	s.put(p, q, w, now)
 	p.counts.QueueMost = max(p.counts.QueueMost, uint64(p.waiting))
 	p.counts.QueueMostOctets = max(p.counts.QueueMostOctets, uint64(p.queued))
 }
@@ -302,6 +349,9 @@ func (s *Switch) Poll(now frame.Time) frame.Time {
 	s.now = now
 	s.macs.poll(now)
 	next := frame.Never
+	if s.forwarder != nil {
+		next = s.forwarder.Poll(now)
+	}
 	kept := s.busy[:0]
 	for _, i := range s.busy {
 		next = min(next, s.drain(i, now))
@@ -310,7 +360,7 @@ func (s *Switch) Poll(now frame.Time) frame.Time {
 		}
 	}
 	s.busy = kept
-	next = min(next, s.signal(now), s.relieve(now))
+	next = min(next, s.signal(now), s.relieve(now), s.converse(now))
 	if s.clock != nil {
 		next = min(next, s.clock.poll(now))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 
 	"tapir/lab/conf/swconf"
 	"tapir/lab/node"
@@ -16,6 +17,7 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
+	"tapir/nic/view"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
 )
@@ -71,16 +73,92 @@ type queueRow struct {
 	QueueMostOctets uint64 `json:"queue_most_bytes"`
 	Drops           uint64 `json:"drops"`
 	Watchdog        uint64 `json:"watchdog"` // how often it began to drop
+	// Depths are the bins of the histogram that are not empty, such as 2048:17 for 17 frames
+	// that found more than 1024 octets in the queue, and at most 2048.
+	Depths []string `json:"depths"`
+
+	histogram *ctl.Histogram
+}
+
+// Bounds of the bins in the metrics of a queue, besides 0 octets.
+const (
+	leastBound = 64
+	mostBound  = 16 << 20
+)
+
+// depths are a histogram for people and for Prometheus.
+func depths(d *sw.Depths) (bins []string, h *ctl.Histogram) {
+	h = &ctl.Histogram{Sum: float64(d.Sum), Buckets: map[float64]uint64{}}
+	for bin, n := range d.Bins {
+		bound := d.Bound(bin)
+		if n > 0 {
+			bins = append(bins, fmt.Sprintf("%d:%d", bound, n))
+		}
+		h.Count += n
+		if bound == 0 || bound >= leastBound && bound <= mostBound {
+			h.Buckets[float64(bound)] = h.Count
+		}
+	}
+	return bins, h
 }
 
 func (n *Node) queueRows() (list []queueRow) {
-	d := &n.cfg.DCB
 	for i := range n.cfg.Ports {
 		for _, c := range n.sw.ClassCounts(i) {
-			list = append(list, queueRow{Port: n.cfg.Ports[i].Name, Class: c.Class, TSA: d.TSA[c.Class].String(),
-				Weight: d.Weight[c.Class], MaxRate: n.cfg.MaxRate[c.Class], Frames: c.Frames, Octets: c.Octets,
+			bins, histogram := depths(c.Depths)
+			list = append(list, queueRow{Port: n.cfg.Ports[i].Name, Class: c.Class, TSA: c.TSA.String(),
+				Weight: c.Weight, MaxRate: n.cfg.MaxRate[c.Class], Frames: c.Frames, Octets: c.Octets,
 				Queued: c.Queued, QueuedOctets: c.QueuedOctets, QueueMostOctets: c.QueueMostOctets, Drops: c.QueueDrops,
-				Watchdog: c.Storms})
+				Watchdog: c.Storms, Depths: bins, histogram: histogram})
+		}
+	}
+	return list
+}
+
+// lldpRow is an LLDP agent of a port with one of its neighbors.
+type lldpRow struct {
+	Local string `json:"local_port"`
+	view.LLDPInfo
+}
+
+func (n *Node) lldpRows(now frame.Time) []lldpRow {
+	list := []lldpRow{}
+	for i := range n.cfg.Ports {
+		agents, _ := n.sw.Discovery(i)
+		if agents == nil {
+			continue
+		}
+		for _, r := range view.LLDP(agents, now) {
+			if r.State != "off" {
+				list = append(list, lldpRow{n.cfg.Ports[i].Name, r})
+			}
+		}
+	}
+	return list
+}
+
+// dcbRow is an attribute of DCBX of a port.
+type dcbRow struct {
+	Local string `json:"local_port"`
+	view.AttributeRow
+}
+
+// dcbRows are what each port administers, what its neighbor has told, and what the port
+// acts on.
+func (n *Node) dcbRows() (list []dcbRow) {
+	for i := range n.cfg.Ports {
+		_, m := n.sw.Discovery(i)
+		if m == nil {
+			continue
+		}
+		local := n.cfg.Administered()
+		rows := append([]view.AttributeRow{{Name: "oper_dcbx", Value: m.Version().String()},
+			{Name: "too_many_neighbors", Value: strconv.FormatBool(m.TooMany())}}, view.DCBValues("local", &local)...)
+		if r := m.Remote(); r != nil {
+			rows = append(rows, view.DCBValues("remote", r)...)
+		}
+		for _, r := range append(rows, view.DCBValues("oper", m.Operational())...) {
+			list = append(list, dcbRow{n.cfg.Ports[i].Name, r})
 		}
 	}
 	return list
@@ -153,6 +231,9 @@ func (n *Node) Served(stop func()) ctl.NIC {
 		nodectl.Table{Kind: "nic", Rows: func(now frame.Time) any { return n.row(now) }},
 		nodectl.List("port", n.portRows),
 		nodectl.List("queue", n.queueRows),
+		nodectl.Table{Kind: "lldp", Rows: func(now frame.Time) any { return n.lldpRows(now) }},
+		nodectl.List("dcb", n.dcbRows),
+		nodectl.Table{Kind: "fcf", Rows: func(now frame.Time) any { return n.fcfRows(now) }},
 		nodectl.Table{Kind: "mac", Rows: func(now frame.Time) any { return n.sw.MACs(now) }},
 		nodectl.List("wire", func() []node.WireRow { return node.WireRows(n.wires...) }),
 		nodectl.List("counters", n.counters)), n}
@@ -234,6 +315,7 @@ func (s *control) Metrics() ([]ctl.Metric, error) {
 			}
 		}
 		n.queueMetrics(&m)
+		n.fcfMetrics(&m)
 		c := n.sw.ClockCounts()
 		m.Counter("tapir_switch_clock_corrected", "messages whose correctionField was changed", c.Corrected)
 		m.Counter("tapir_switch_clock_unmatched", "messages dropped for want of a residence time", c.Unmatched)
@@ -246,12 +328,17 @@ func (n *Node) queueMetrics(m *nodectl.Metrics) {
 	for _, r := range n.queueRows() {
 		of := []ctl.Label{{Name: "port", Value: r.Port}, {Name: "class", Value: fmt.Sprint(r.Class)}}
 		m.Gauge("tapir_switch_queue_octets", "octets in the egress queue of the class", r.QueuedOctets, of...)
+		m.Histogram("tapir_switch_queue_depth_octets", "octets that frames of the class found in its egress queue",
+			r.histogram, of...)
 		m.Counter("tapir_switch_queue_tx_octets", "octets of the class that left", r.Octets, of...)
 		m.Counter("tapir_switch_queue_drops", "frames of the class dropped at its queue", r.Drops, of...)
 	}
+	if octets, _, ok := n.sw.SharedBuffer(); ok {
+		m.Gauge("tapir_switch_shared_buffer_octets", "octets that wait in the shared buffer", octets)
+	}
 	for i := range n.cfg.Ports {
 		for _, c := range n.sw.PriorityCounts(i) {
-			if n.cfg.DCB.PFC>>c.Priority&1 == 0 {
+			if !c.Lossless {
 				continue
 			}
 			of := []ctl.Label{{Name: "port", Value: n.cfg.Ports[i].Name},

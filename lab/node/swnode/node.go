@@ -3,6 +3,7 @@ package swnode
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -26,8 +27,8 @@ type Node struct {
 	sw    *sw.Switch
 	phc   *clock.PHC
 	ports node.Ports
-	wires []tap.Queue
-	names []string // of the ports: interfaces, or else wires
+	wires []tap.Queue // of the ports; nil: a TAP
+	names []string    // of the ports: interfaces, or else wires
 }
 
 // Start opens the TAPs of cfg and runs the switch. An error is one line, and
@@ -42,7 +43,22 @@ func Start(cfg swconf.Config, env node.Env) (*Node, error) {
 	}
 	n.OnEnd = func(error) { n.sw.Close() }
 	n.Run()
+	for i, w := range n.wires {
+		if w == nil {
+			continue
+		}
+		if err := n.Watch(w, func(up bool, now frame.Time) { n.sw.SetLink(i, up, now) }); err != nil {
+			return nil, errors.Join(err, n.Close())
+		}
+	}
 	return n, nil
+}
+
+// Close tells neighbors of the end, stops the node and removes what Start made. It returns why
+// the node had stopped before, if it had.
+func (n *Node) Close() error {
+	_ = n.DoWait(n.sw.Leave) // an error: it has ended already
+	return n.Base.Close()
 }
 
 // build makes everything up to the first frame.
@@ -94,7 +110,7 @@ func (n *Node) openPort(i int) error {
 		return err
 	}
 	port := t.AddTo(n.Loop, frame.Port(i), d.MTU+ether.HeaderLen+tags)[0]
-	n.ports, n.names = append(n.ports, port), append(n.names, p.TAP)
+	n.ports, n.wires, n.names = append(n.ports, port), append(n.wires, nil), append(n.names, p.TAP)
 	if err := t.BringUp(d.Up); err != nil {
 		return err
 	}

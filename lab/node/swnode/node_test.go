@@ -3,6 +3,8 @@ package swnode
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,8 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/node"
 	"tapir/lab/tool/ctl"
+	"tapir/nic/dcb"
+	"tapir/nic/dcbx"
 	"tapir/wire/frame"
 )
 
@@ -47,7 +51,7 @@ func TestNode(t *testing.T) {
 			}
 		}
 		served := n.Served(func() {})
-		for _, kind := range []string{"nic", "port", "queue", "mac", "counters"} {
+		for _, kind := range []string{"nic", "port", "queue", "fcf", "mac", "counters"} {
 			v, err := served.Show(kind)
 			text, _ := json.Marshal(v)
 			if err != nil || len(text) < 2 {
@@ -120,4 +124,97 @@ func TestStartErrors(t *testing.T) {
 			t.Error("a TAP is left behind")
 		}
 	}
+}
+
+// The histogram of a queue is in the table of queues and in the metrics, whose buckets add up
+// the smaller ones; so is what waits in a shared buffer.
+func TestQueueDepths(t *testing.T) {
+	t.Parallel()
+	ns, _ := space(t)
+	n, err := Start(swconf.Config{Ports: []swconf.PortConfig{{TAP: "one"}, {TAP: "two"}}, Delay: swconf.Delay{Dist: swconf.Fixed, Max: time.Hour},
+		Queues: swconf.Queues{Buffer: 1_000_000}}, node.Env{NS: ns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := n.DoWait(func(now frame.Time) {
+		for range 3 {
+			f := n.Loop.Pool().Get(200)
+			f.Append(append([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1}, make([]byte, 188)...))
+			n.sw.Receive(0, []*frame.Frame{f}, now)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	served := n.Served(func() {})
+	v, err := served.Show("queue")
+	if text, _ := json.Marshal(v); err != nil || !bytes.Contains(text, []byte(`"depths":["0:1","256:1","512:1"]`)) {
+		t.Errorf("%s, %v", text, err)
+	}
+	metrics, err := served.(ctl.Metered).Metrics()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, m := range metrics {
+		switch h := m.Histogram; {
+		case m.Name == "tapir_switch_queue_depth_octets" && m.Labels[1].Value == "two":
+			found++
+			if h.Count != 3 || h.Sum != 600 || h.Buckets[0] != 1 || h.Buckets[128] != 1 || h.Buckets[256] != 2 || h.Buckets[16<<20] != 3 {
+				t.Errorf("%+v", h)
+			}
+		case m.Name == "tapir_switch_shared_buffer_octets":
+			found++
+			if m.Value != 600 {
+				t.Errorf("%v octets in the shared buffer", m.Value)
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d metrics of 2", found)
+	}
+}
+
+// Two switches learn of each other in real time, one follows the other's classes within two
+// seconds, and forgets it as it ends.
+func TestDiscovery(t *testing.T) {
+	t.Parallel()
+	ns, _ := space(t)
+	wire := filepath.Join(t.TempDir(), "wire")
+	start := func(name string, l swconf.LLDP, pfc uint8) *Node {
+		l.DCBX = dcbx.IEEE
+		n, err := Start(swconf.Config{Name: name, LLDP: l, Queues: swconf.Queues{DCB: dcb.Config{PrioTC: [8]uint8{3: 1}, PFC: pfc}, Mapped: true},
+			Ports: []swconf.PortConfig{{TAP: name}, {Wire: "shm:" + wire}}}, node.Env{NS: ns})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		return n
+	}
+	a := start("swa", swconf.LLDP{}, 1<<3)
+	b := start("swb", swconf.LLDP{WillingPFC: true}, 0)
+	until := func(what string, found bool) time.Duration {
+		t.Helper()
+		for began := time.Now(); ; time.Sleep(time.Millisecond) {
+			rows, err := b.Served(func() {}).Show("dcb")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, _ := json.Marshal(rows); bytes.Contains(text, []byte(what)) == found {
+				return time.Since(began)
+			}
+			if time.Since(began) > time.Minute {
+				t.Fatalf("%s is shown: %v", what, !found)
+			}
+		}
+	}
+	const follows = `"attribute":"oper_prio_pfc","value":"3:on (willing)"`
+	t.Logf("in use after %v", until(follows, true))
+	if rows, err := a.Served(func() {}).Show("lldp"); err != nil || !strings.Contains(fmt.Sprint(rows), "swb") {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("forgotten after %v", until(follows, false))
 }

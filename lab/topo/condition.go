@@ -16,7 +16,7 @@ import (
 
 // conditionFields are what wait and expect look at.
 func (s *stepDraft) conditionFields() []conf.Field {
-	return []conf.Field{
+	return append(s.measureFields(), []conf.Field{
 		{Name: "step", Expect: "a program started before", Schema: name, Node: s.readStep},
 		{Name: "output", Expect: "a regular expression that its output matches",
 			Set: conf.Parsed(&s.Condition.Output, parsePattern)},
@@ -36,12 +36,8 @@ func (s *stepDraft) conditionFields() []conf.Field {
 			Set: conf.Int(&s.Condition.Port, 1, 65535)},
 		{Name: "ptp", Expect: "the state of a port of the node's PTP instance, such as SLAVE or MASTER",
 			Schema: conf.Choice(portStates()...), Set: conf.Word(&s.Condition.PTP, portStates()...)},
-		{Name: "offset",
-			Expect: "a time up to 1h such as 10us: the offset from its master that the node measured last " +
-				"is no greater, either way", Set: conf.Time(&s.Condition.Offset, 1, time.Hour)},
-		{Name: "true_offset",
-			Expect: "a time up to 1h such as 10us: the node's clock is no further from the system's, either way",
-			Set:    conf.Time(&s.Condition.TrueOffset, 1, time.Hour)},
+		rangeField("offset", "bounds the offset from its master that the node measured last", &s.Condition.Offset),
+		rangeField("true_offset", "bounds how far the node's clock is from the system's", &s.Condition.TrueOffset),
 		{Name: "link", Expect: "a link", Schema: name, Node: func(n conf.Node) error {
 			return s.referLink(&s.Condition.Link, n)
 		}},
@@ -62,7 +58,7 @@ func (s *stepDraft) conditionFields() []conf.Field {
 				s.bounds = true
 				return err
 			}},
-	}
+	}...)
 }
 
 func (s *stepDraft) waitFields() []conf.Field {
@@ -120,7 +116,7 @@ func (s *stepDraft) readStep(n conf.Node) error {
 }
 
 // linkCounters are those of a link.
-const linkCounters = "frames, lost, duplicated, corrupted, reordered, refused"
+const linkCounters = "frames, lost, duplicated, corrupted, reordered, refused, late_us_p50, late_us_p99, late_us_max"
 
 func finishWait(s *stepDraft, n conf.Node) error {
 	if s.For > 0 {
@@ -177,7 +173,7 @@ func (s *stepDraft) checkCondition(n conf.Node) error {
 		})
 	}
 	s.later(func() error { return c.suits(s.Lab.Node(c.Node), n) })
-	return nil
+	return s.checkMeasure(n)
 }
 
 // suits tells what such a node has not.
@@ -195,17 +191,25 @@ func (c *Condition) suits(of *Node, n conf.Node) error {
 }
 
 // OfPTP tells whether the condition is about a PTP instance.
-func (c *Condition) OfPTP() bool { return c.PTP != "" || c.Offset > 0 || c.TrueOffset > 0 }
+func (c *Condition) OfPTP() bool {
+	return c.PTP != "" || c.Offset.Given() || c.TrueOffset.Given() || c.MTIE.Tau > 0 || c.TDEV.Tau > 0
+}
 
 func (c *Condition) ptpText() (text string) {
 	if c.PTP != "" {
 		text += " " + c.PTP
 	}
-	if c.Offset > 0 {
-		text += fmt.Sprintf(" offset within %v", c.Offset)
+	if c.Offset.Given() {
+		text += fmt.Sprintf(" offset %v", c.Offset)
 	}
-	if c.TrueOffset > 0 {
-		text += fmt.Sprintf(" true offset within %v", c.TrueOffset)
+	if c.TrueOffset.Given() {
+		text += fmt.Sprintf(" true offset %v", c.TrueOffset)
+	}
+	if c.MTIE.Tau > 0 {
+		text += fmt.Sprintf(" MTIE over %v at most %v", c.MTIE.Tau, c.MTIE.Max)
+	}
+	if c.TDEV.Tau > 0 {
+		text += fmt.Sprintf(" TDEV over %v at most %v", c.TDEV.Tau, c.TDEV.Max)
 	}
 	return text
 }
@@ -219,7 +223,9 @@ func portStates() (names []string) {
 }
 
 // String is the condition in words.
-func (c *Condition) String() string {
+func (c *Condition) String() string { return c.what() + c.measureText() }
+
+func (c *Condition) what() string {
 	switch {
 	case c.Ended:
 		return c.Step + " has ended"
@@ -262,7 +268,7 @@ func (c *Condition) KeepsTime(s *ptp.Snapshot, truth int64) error {
 		found = found || p.StateName == c.PTP
 	}
 	offset, off := s.Current.OffsetFromMaster.Duration(), time.Duration(truth)
-	if !found || c.Offset > 0 && offset.Abs() > c.Offset || c.TrueOffset > 0 && off.Abs() > c.TrueOffset {
+	if !found || !c.Offset.Holds(offset) || !c.TrueOffset.Holds(off) {
 		return fmt.Errorf("%s is%s, its offset %v, its true offset %v", c.Node, states, offset, off)
 	}
 	return nil
@@ -295,6 +301,8 @@ type LinkCounts struct {
 	Corrupted  uint64 `json:"corrupted"`
 	Reordered  uint64 `json:"reordered"`
 	Refused    uint64 `json:"refused"`
+	// Late is how late frames left the link; nil: never, as in virtual time.
+	Late *fault.Late `json:"late,omitempty"`
 	// Rules counts what the rules struck.
 	Rules []fault.Count `json:"rules,omitempty"`
 }
@@ -303,6 +311,9 @@ type LinkCounts struct {
 func (c *LinkCounts) Get(name string) (n uint64, ok bool) {
 	n, ok = map[string]uint64{"frames": c.Frames, "lost": c.Lost, "duplicated": c.Duplicated, "corrupted": c.Corrupted,
 		"reordered": c.Reordered, "refused": c.Refused}[name]
+	if late, ok := c.Late.Counter(name); ok {
+		return late, true
+	}
 	for _, r := range c.Rules {
 		if r.Name == name {
 			return r.Struck, true

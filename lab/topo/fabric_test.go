@@ -147,23 +147,3 @@ func TestFabricMistakes(t *testing.T) {
 		}
 	}
 }
-
-func TestFabricGraphs(t *testing.T) {
-	l, err := Parse("lab.yaml", []byte(onFabric))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mermaid, dot, svg strings.Builder
-	if err := errors.Join(l.Mermaid(&mermaid), l.DOT(&dot), l.SVG(&svg)); err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []string{`n0["h1<br/>hfi<br/>vESW 2<br/>10.0.0.1/24<br/>fd00::1/64<br/>vESW 3<br/>10.0.0.1/24"]`, `n2[/"g<br/>gateway<br/>vESW 2<br/>vESW 3"/]`,
-		`n3(["em<br/>manager<br/>vESW 2 blue<br/>vESW 3 red"])`, "  n0 === n5\n", `  n4 -- "mtu 1400" --- n6`} {
-		if !strings.Contains(mermaid.String(), want) {
-			t.Errorf("no %q in\n%s", want, mermaid.String())
-		}
-	}
-	if !strings.Contains(dot.String(), `"h1" -- "s" [label="", style=bold];`) || strings.Count(svg.String(), `stroke-width="3"`) != 4 {
-		t.Errorf("%s\n%s", dot.String(), svg.String())
-	}
-}

@@ -16,14 +16,21 @@ import (
 // maxCount bounds the NICs of one entry.
 const maxCount = 10_000
 
-// members are the names of the nodes that name stands for: its own, or those of
-// an entry with a count.
-func (d *draft) members(name string) []string {
-	if all := d.groups[name]; all != nil {
-		return all
+// members are the names of the nodes that a name or list stands for: of each name its own,
+// or those of an entry with a count.
+func (d *draft) members(names string) (all []string) {
+	for name := range strings.SplitSeq(names, listSep) {
+		if group := d.groups[name]; group != nil {
+			all = append(all, group...)
+		} else {
+			all = append(all, name)
+		}
 	}
-	return []string{name}
+	return all
 }
+
+// listSep is between the names of a list.
+const listSep = ", "
 
 // add adds a node, or as many as its entry says.
 func (d *draft) add(n Node, key conf.Node) error {
@@ -171,6 +178,9 @@ func (d *draft) pairs(s *Step, to netip.Addr) error {
 	}
 	used := map[string]uint16{}
 	for _, p := range names {
+		if p[0] == p[1] {
+			return fmt.Errorf("%s: server and client are two NICs", p[0])
+		}
 		a, b := d.Node(p[0]).personality(), d.Node(p[1]).personality()
 		if a != b {
 			return fmt.Errorf("%s has personality %v and %s has %v: only NICs of the same personality understand "+

@@ -14,7 +14,7 @@ import (
 
 func (s *stepDraft) killFields() []conf.Field {
 	return []conf.Field{
-		{Name: "kill", Expect: "a NIC, which is gone without a word to its peers, or a program started before",
+		{Name: "kill", Expect: "a node, which is gone without a word to its peers, or a program started before",
 			Schema: name, Node: s.readVictim},
 		s.afterField(), s.timeoutField(),
 	}
@@ -22,7 +22,7 @@ func (s *stepDraft) killFields() []conf.Field {
 
 func (s *stepDraft) startFields() []conf.Field {
 	return []conf.Field{
-		{Name: "start", Expect: "a killed NIC, which is restarted", Schema: name, Node: s.readNIC},
+		{Name: "start", Expect: "a killed node, which is restarted", Schema: name, Node: s.readMortal},
 		s.afterField(), s.timeoutField(),
 	}
 }
@@ -54,7 +54,7 @@ func (s *stepDraft) afterField() conf.Field {
 		Node:   func(n conf.Node) error { s.Later = true; return s.readWait(n) }}
 }
 
-// readVictim reads the name of a program started before, or else of a NIC.
+// readVictim reads the name of a program started before, or else of a node.
 func (s *stepDraft) readVictim(n conf.Node) error {
 	text, _ := n.Text()
 	if slices.ContainsFunc(s.Steps, func(o Step) bool { return o.Verb == Run && o.Name == text }) {
@@ -65,7 +65,7 @@ func (s *stepDraft) readVictim(n conf.Node) error {
 		})
 		return nil
 	}
-	return s.readNIC(n)
+	return s.readMortal(n)
 }
 
 // readClock reads the name of a NIC or HFI.
@@ -78,11 +78,14 @@ func (s *stepDraft) readClock(n conf.Node) error {
 	})
 }
 
-// readNIC reads the name of a NIC.
-func (s *stepDraft) readNIC(n conf.Node) error {
+// readMortal reads the name of a node that has a process, or is an engine, of its own.
+func (s *stepDraft) readMortal(n conf.Node) error {
 	return s.refer(&s.On, n, func(of *Node) string {
-		if of.Kind != NIC {
-			return fmt.Sprintf("a %s: this is for NICs", of.Kind)
+		switch of.Kind {
+		case Host:
+			return "a host has no process of its own: take its link down"
+		case Card:
+			return "a card: kill its functions"
 		}
 		if of.Card != "" {
 			s.limits = append(s.limits, limit{Real, n.Errorf("%s: functions of a card are killed in virtual time "+

@@ -54,7 +54,7 @@ func TestNodeFaultMistakes(t *testing.T) {
 			t.Errorf("%s\n  %v\n  want %s", tt.step, err, tt.want)
 		}
 	}
-	if _, err := Parse("lab.yaml", []byte("nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  h: {kind: host}\nlinks: [[a, h]]\nsteps: [{kill: h}]\n")); err == nil || !strings.Contains(err.Error(), "h: a host: this is for NICs") {
+	if _, err := Parse("lab.yaml", []byte("nodes:\n  a: {kind: nic, ip: 10.0.0.1/24}\n  h: {kind: host}\nlinks: [[a, h]]\nsteps: [{kill: h}]\n")); err == nil || !strings.Contains(err.Error(), "h: a host has no process of its own: take its link down") {
 		t.Error(err)
 	}
 }

@@ -21,17 +21,15 @@ import (
 // when all has been read.
 type draft struct {
 	*Lab
-	checks   []func() error
-	ends     []func() error
+	checks   []pending
+	ends     []pending
+	part     int         // of the file: the node, link or step that is being read or checked
 	keys     []conf.Node // of the nodes
 	linkKeys []conf.Node
 	groups   map[string][]string // nodes of entries with a count
+	broken   bool                // a node or link has a mistake
+	mistakes *[]error            // all that were found so far; nil: the first one ends the reading
 }
-
-func (d *draft) later(check func() error) { d.checks = append(d.checks, check) }
-
-// atEnd is for what needs what others do later.
-func (d *draft) atEnd(check func() error) { d.ends = append(d.ends, check) }
 
 func (d *draft) fields() []conf.Field {
 	return []conf.Field{
@@ -50,15 +48,20 @@ const fileIs = "a lab: `nodes:`, `links:` and `steps:`"
 
 // Parse is Load of a file already read; path is for messages and the default
 // name.
-func Parse(path string, data []byte) (*Lab, error) {
+func Parse(path string, data []byte) (*Lab, error) { return parse(path, data, nil) }
+
+func parse(path string, data []byte, mistakes *[]error) (*Lab, error) {
 	body, err := conf.Read(path, data, fileIs)
 	if err != nil {
 		return nil, err
 	}
 	d := draft{Lab: &Lab{File: path, Name: defaultName(path), Clock: Real, rules: map[string]map[string]bool{}},
-		groups: map[string][]string{}}
+		groups: map[string][]string{}, mistakes: mistakes}
 	if err := conf.Decode(body, fileIs, d.fields()); err != nil {
 		return nil, err
+	}
+	if d.broken {
+		return d.Lab, nil
 	}
 	if len(d.Nodes) == 0 {
 		return nil, body.Errorf("a lab has `nodes:`")
@@ -68,7 +71,8 @@ func Parse(path string, data []byte) (*Lab, error) {
 	}
 	for i := range d.Nodes {
 		n := &d.Nodes[i]
-		if err := kindOf(n.Kind).finish(&d, n, d.keys[i]); err != nil {
+		d.part++
+		if err := d.note(kindOf(n.Kind).finish(&d, n, d.keys[i])); err != nil {
 			return nil, err
 		}
 		d.later(func() error { return d.checkNode(n, d.keys[i]) })
@@ -81,21 +85,6 @@ func Parse(path string, data []byte) (*Lab, error) {
 		return nil, err
 	}
 	return d.Lab, nil
-}
-
-// check checks what had to wait until all was read.
-func (d *draft) check() error {
-	for i := 0; i < len(d.checks); i++ {
-		if err := d.checks[i](); err != nil {
-			return err
-		}
-	}
-	for _, check := range d.ends {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Extend adds a step to a lab that has been read, in the file's words, such as
@@ -286,18 +275,25 @@ func (d *draft) addNodes(n conf.Node) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := checkName(e.Name); err != nil {
-			return e.Key.Errorf("%s: %v", e.Name, err)
-		}
-		node, err := readNode(e)
-		if err != nil {
-			return err
-		}
-		if err := d.add(node, e.Key); err != nil {
+		err := d.addNode(e)
+		d.broken = d.broken || err != nil
+		if err := d.note(err); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (d *draft) addNode(e conf.Entry) error {
+	d.part++
+	if err := checkName(e.Name); err != nil {
+		return e.Key.Errorf("%s: %v", e.Name, err)
+	}
+	node, err := readNode(e)
+	if err != nil {
+		return err
+	}
+	return d.add(node, e.Key)
 }
 
 func readNode(e conf.Entry) (n Node, err error) {
@@ -433,132 +429,4 @@ func (n *Node) claims() (all []claim) {
 		}
 	}
 	return all
-}
-
-// linkDraft is a Link while it is read.
-type linkDraft struct {
-	*draft
-	Link
-	impaired
-}
-
-func (l *linkDraft) fields() []conf.Field {
-	return append([]conf.Field{
-		{Name: "between", Node: l.readEnds, Schema: pairOfNodes},
-		{Name: "name", Expect: nameExpect + " (default: those of the ends)", Set: conf.Name(&l.Name)},
-		{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
-			Set: conf.Int(&l.MTU, 576, 16000)},
-		l.wireField(&l.Wire),
-		truthField("capture", "false: not captured", &l.Capture),
-	}, l.impaired.fields()...)
-}
-
-var pairOfNodes = conf.Schema{"type": "array", "items": conf.Schema{"type": "string"}, "minItems": 2, "maxItems": 2}
-
-func (d *draft) addLinks(n conf.Node) error {
-	return n.Each(0, "links: expected a list of links, such as [a, b]", func(n conf.Node, _ int) (err error) {
-		l := linkDraft{draft: d, Link: Link{Capture: true}}
-		if _, brief := n.List(); brief {
-			err = l.readEnds(n)
-		} else {
-			err = conf.Decode(n, "two nodes, such as [a, b], or the settings of a link", l.fields())
-		}
-		if err != nil {
-			return err
-		}
-		if l.Ends[0] == "" {
-			return n.Errorf("a link is `between: [a, b]`")
-		}
-		l.Name = cmp.Or(l.Name, l.Ends[0]+"-"+l.Ends[1])
-		if d.Lab.Link(l.Name) != nil {
-			return n.Errorf("two links are called %s: give one a name", l.Name)
-		}
-		d.later(func() error { return d.checkWire(&l.Link, n) })
-		l.Fault, l.Rules, err = l.impaired.finish(d, &l.Link)
-		d.Links, d.linkKeys = append(d.Links, l.Link), append(d.linkKeys, n)
-		return err
-	})
-}
-
-func (l *linkDraft) readEnds(n conf.Node) error {
-	list, _ := n.List()
-	if len(list) != 2 {
-		return n.Errorf("expected two nodes, such as [a, b]")
-	}
-	for i, n := range list {
-		if err := l.referAll(&l.Ends[i], n, anyNode); err != nil {
-			return err
-		}
-	}
-	return n.ErrorIf(l.Ends[0] == l.Ends[1], "%s: a link joins two nodes", l.Ends[0])
-}
-
-// refer reads the name of a node that suits: suits says what is wrong with it.
-func (d *draft) refer(name *string, n conf.Node, suits func(*Node) string) error {
-	return d.referTo(name, n, suits, false)
-}
-
-// referAll is refer for the name of a node, or of an entry with a count.
-func (d *draft) referAll(name *string, n conf.Node, suits func(*Node) string) error {
-	return d.referTo(name, n, suits, true)
-}
-
-func (d *draft) referTo(name *string, n conf.Node, suits func(*Node) string, all bool) error {
-	text, ok := n.Text()
-	if !ok {
-		return n.Errorf("expected the name of a node")
-	}
-	*name = text
-	d.later(func() error {
-		found := d.Node(d.members(text)[0])
-		if found == nil || !all && d.groups[text] != nil {
-			return n.Errorf("there is no node %s", text)
-		}
-		why := suits(found)
-		return n.ErrorIf(why != "", "%s: %s", text, why)
-	})
-	return nil
-}
-
-// referLink reads the name of a link.
-func (d *draft) referLink(name *string, n conf.Node) error {
-	text, ok := n.Text()
-	if !ok {
-		return n.Errorf("expected the name of a link")
-	}
-	*name = text
-	d.later(func() error {
-		names := texts(d.Links, func(l Link) string { return l.Name })
-		return n.ErrorIf(d.Lab.Link(text) == nil, "there is no link %s; there are %s", text, strings.Join(names, ", "))
-	})
-	return nil
-}
-
-func anyNode(*Node) string { return "" }
-
-// hasControl suits a reference to a node that tells what it does.
-func hasControl(n *Node) string {
-	if n.Kind == Host || n.Kind == Peer {
-		return fmt.Sprintf("a %s has no counters of its own: run ip -s link there", n.Kind)
-	}
-	return ""
-}
-
-// isNIC suits a reference to a NIC.
-func isNIC(n *Node) string {
-	if n.Kind == Peer {
-		return "a peer has no NIC of ours: programs there find its siw device, without `rdma`"
-	}
-	if n.Kind != NIC {
-		return fmt.Sprintf("a %s has no RDMA: a NIC is needed", n.Kind)
-	}
-	return ""
-}
-
-// hasPrograms suits a reference to a node where programs run.
-func hasPrograms(n *Node) string {
-	if n.Kind == Switch {
-		return "no programs run on a switch"
-	}
-	return ""
 }

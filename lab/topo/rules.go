@@ -195,7 +195,7 @@ func (r *ruleDraft) effectFields(e fault.Effect) []conf.Field {
 				return conf.Parsed(&r.To, r.side)(s)
 			}}},
 		fault.Flip: {
-			{Name: "field", Expect: flipFields(), Set: conf.String(&r.Field)},
+			{Name: "field", Expect: fault.FieldNames(), Set: conf.String(&r.Field)},
 			{Name: "octet",
 				Expect: "an octet of the field or thing, from 0, negative from its end (default: drawn from the seed)",
 				Set: func(s string) error {
@@ -230,12 +230,6 @@ func (r *ruleDraft) readMatch(n conf.Node) error {
 		r.Match = append(r.Match, m)
 	}
 	return err
-}
-
-func flipFields() string {
-	fpdu, startup, roce := fault.FieldNames()
-	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s; of RoCE packets: %s", strings.Join(fpdu, ", "),
-		strings.Join(startup, ", "), strings.Join(roce, ", "))
 }
 
 // side reads the name of an end of the link.

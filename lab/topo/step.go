@@ -50,6 +50,9 @@ var verbs = []struct {
 // name is the schema of a name, which in YAML may look like a number.
 var name = conf.Schema{"type": []string{"string", "number"}}
 
+// someNames is the schema of a name, or of a list of them.
+var someNames = conf.Schema{"anyOf": []conf.Schema{name, {"type": "array", "items": name, "minItems": 1}}}
+
 // clockField is a setting of every step.
 func (s *stepDraft) clockField() conf.Field {
 	return conf.Field{Name: "clock", Expect: "real or virtual: there is this step by that clock alone",
@@ -91,7 +94,7 @@ func (s *stepDraft) runFields() []conf.Field {
 
 func (s *stepDraft) readCommand(n conf.Node) (err error) {
 	if text, ok := n.Text(); ok {
-		s.Argv, err = words(text)
+		s.Argv, err = conf.Words(text)
 		return err
 	}
 	argv, ok := n.Texts()
@@ -143,11 +146,11 @@ func (s *stepDraft) perfFields() []conf.Field {
 	return []conf.Field{
 		{Name: "perf", Expect: "a workload: " + join(perfconf.Ops), Schema: conf.Choice(ops()...),
 			Set: conf.Word((*string)(&s.Job.Op), ops()...)},
-		{Name: "server", Expect: "the NIC that serves", Schema: name, Node: func(n conf.Node) error {
-			return s.referAll(&s.Server, n, isNIC)
+		{Name: "server", Expect: "the NIC that serves, or a list", Schema: someNames, Node: func(n conf.Node) error {
+			return s.referList(&s.Server, n, isNIC)
 		}},
-		{Name: "client", Expect: "the NIC that asks", Schema: name, Node: func(n conf.Node) error {
-			return s.referAll(&s.Client, n, isNIC)
+		{Name: "client", Expect: "the NIC that asks, or a list", Schema: someNames, Node: func(n conf.Node) error {
+			return s.referList(&s.Client, n, isNIC)
 		}},
 		{Name: "to", Expect: "the server's address (default its first)", Set: conf.Parsed(&s.to, netip.ParseAddr)},
 		{Name: "size", Expect: "octets of a message; verify takes a list", Many: true,
@@ -183,11 +186,7 @@ func finishPerf(s *stepDraft, n conf.Node) error {
 	i := len(s.Steps)
 	d, to := s.draft, s.to
 	s.later(func() error {
-		x := &d.Steps[i]
-		if x.Client == x.Server && d.groups[x.Client] == nil {
-			return n.Errorf("%s: server and client are two NICs", x.Client)
-		}
-		return n.Place(d.pairs(x, to))
+		return n.Place(d.pairs(&d.Steps[i], to))
 	})
 	return nil
 }
@@ -221,10 +220,11 @@ func (s *stepDraft) plugFields() []conf.Field {
 
 // addSteps reads the list of steps.
 func (d *draft) addSteps(n conf.Node) error {
-	return n.Each(0, "steps: expected a list of steps", func(n conf.Node, _ int) error { return d.addStep(n) })
+	return n.Each(0, "steps: expected a list of steps", func(n conf.Node, _ int) error { return d.note(d.addStep(n)) })
 }
 
 func (d *draft) addStep(n conf.Node) error {
+	d.part++
 	entries, err := n.Map("a step, such as `run: ping -c 1 10.0.0.2`")
 	if err != nil {
 		return err

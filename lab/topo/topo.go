@@ -126,8 +126,8 @@ const (
 	Perf   Verb = "perf"   // run a workload between two NICs
 	Fault  Verb = "fault"  // change what a link does to frames
 	Plug   Verb = "link"   // take a link down or up
-	Kill   Verb = "kill"   // end a NIC or a program as kill -9 does
-	Start  Verb = "start"  // a NIC that was killed
+	Kill   Verb = "kill"   // end a node or a program as kill -9 does
+	Start  Verb = "start"  // a node that was killed
 	PHC    Verb = "phc"    // step a NIC's hardware clock, or let it drift
 	Wait   Verb = "wait"   // for a time, for a program to end, for a condition
 	Expect Verb = "expect" // a condition holds
@@ -144,7 +144,7 @@ type Step struct {
 
 	// Of run.
 	Argv       []string
-	On         string   // the node; of kill, start and phc: the NIC
+	On         string   // the node, also of kill, start and phc
 	NICs       []string // the program finds their RDMA devices, under `tapir run`
 	Background bool     // the next step does not wait for it
 	Timeout    time.Duration
@@ -223,8 +223,13 @@ type Condition struct {
 	Role    string         // of the manager: master or standby
 	PTP     string         // a port of the node's PTP instance is in this state
 	// Offset bounds what a PTP instance measured last, TrueOffset how far the
-	// node's clock is from the system's, either way; 0: not looked at.
-	Offset, TrueOffset time.Duration
+	// node's clock is from the system's.
+	Offset, TrueOffset Range
+	// Throughout is how long it has to hold; 0: once. Percentile is the part of the samples that
+	// has to be right (0: all), MTIE and TDEV bound the true offset's.
+	Throughout time.Duration
+	Percentile float64
+	MTIE, TDEV Stability
 	// Min and Max bound a counter or the number of frames.
 	Min, Max uint64
 }

@@ -1,7 +1,6 @@
 package topo
 
 import (
-	"errors"
 	"math"
 	"regexp"
 	"strconv"
@@ -87,37 +86,3 @@ func truthField(name, expect string, v *bool) conf.Field {
 }
 
 var truth = conf.Schema{"type": "boolean"}
-
-// words splits a command line at spaces; quotes keep them.
-func words(s string) (all []string, err error) {
-	var word strings.Builder
-	started := false
-	quote := rune(0)
-	for _, r := range s {
-		switch {
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote == 0 && (r == '\'' || r == '"'):
-			quote, started = r, true
-		case quote == 0 && (r == ' ' || r == '\t' || r == '\n'):
-			if started {
-				all = append(all, word.String())
-			}
-			word.Reset()
-			started = false
-		default:
-			word.WriteRune(r)
-			started = true
-		}
-	}
-	if quote != 0 {
-		return nil, errors.New("a quote has no end")
-	}
-	if started {
-		all = append(all, word.String())
-	}
-	if len(all) == 0 {
-		return nil, errors.New("expected a command line")
-	}
-	return all, nil
-}

@@ -39,12 +39,15 @@ type Options struct {
 	steps.Options
 	Tapir string // the program that nodes are processes of
 	Echo  bool   // print the output of programs, too
+	// Control is the version that the lab's control socket tells; empty: it has none.
+	Control string
 }
 
 // Bed is a lab that is up.
 type Bed struct {
 	*steps.Runner
-	bed *bed
+	bed     *bed
+	control *ctl.Server // nil: there is none
 }
 
 // bed is the world of a lab: it implements steps.World.
@@ -65,9 +68,11 @@ type bed struct {
 	started   []*process.Process // of steps
 	log       *steps.Log
 	undo      lifecycle.Undo
+	changing  sync.Mutex // of faults, and what is plugged
 	ending    sync.Once
-	ptp       context.Context // of the PTP instances
-	endPTP    func()          // nil before startPTP
+	ptp       context.Context     // of the PTP instances
+	endPTP    func()              // nil before startPTP
+	clocks    chan []result.Clock // that were sampled until then; nil: none
 }
 
 // Run runs a lab from its start to its end. The error says why its result could
@@ -95,16 +100,25 @@ func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
 	b.log.Printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
 	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log,
 		Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano()}
-	return &Bed{r, b}, nil
+	up := &Bed{Runner: r, bed: b}
+	up.serve()
+	return up, nil
 }
 
 // Sockets is the directory in which the lab's NICs have theirs, as tapir(1) and
 // the packages lab/tool/ctl and nic/umode look for them.
 func (b *Bed) Sockets() string { return b.bed.sockets() }
 
+// Finish ends the lab as steps.Runner does, and its control socket.
+func (b *Bed) Finish(ctx context.Context, all *result.Result) error {
+	b.unserve()
+	return b.Runner.Finish(ctx, all)
+}
+
 // Down ends programs, then nodes, then links, and removes everything. The
 // error names nodes that had ended before, and RDMA objects that were left.
 func (b *Bed) Down() error {
+	b.unserve()
 	b.Cancel()
 	err := b.bed.end()
 	b.bed.Close()
@@ -237,6 +251,9 @@ func (b *bed) end() (err error) {
 // come any more: that is what their captures hold.
 func (b *bed) End(_ context.Context, r *result.Result) error {
 	err := b.end()
+	if b.clocks != nil {
+		r.Clocks = <-b.clocks
+	}
 	for i := range r.Links {
 		l := &r.Links[i]
 		if b.links[l.Name] == nil {

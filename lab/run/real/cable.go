@@ -19,6 +19,7 @@ type cable struct {
 	far   [2]tap.Queue       // where the cable ends, each in the namespace of the node
 	fault [2]link.Impairment // now, of frames from either end, as if it were up
 	down  bool
+	armed bool      // it has an engine for rules
 	mtu   int       // octets of IP
 	part  *part     // of the lab's capture; nil if there is none
 	ports [2]string // names that nodes have for their ends; empty: the kernel's
@@ -54,7 +55,8 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 	cfg := link.CableConfig{A: c.far[0], B: c.far[1], ToB: c.fault[0], ToA: c.fault[1], MTU: mtu,
 		Seed: b.lab.SeedOf(t)}
 	var err error
-	if cfg.Rules, err = steps.Rules(b.lab, t, b.findQP); err != nil {
+	cfg.Rules, err = steps.Rules(b.lab, t, b.findQP)
+	if c.armed = cfg.Rules != nil; err != nil {
 		return nil, errors.Join(err, c.far[0].Close(), c.far[1].Close())
 	}
 	cfg.Struck = func(s fault.Strike) { b.log.Printf("%s: %v", t.Name, s) }
@@ -79,6 +81,19 @@ func (c *cable) set(f [2]link.Impairment) error {
 	return c.wire.Set(f[0], f[1])
 }
 
+// change does what a step of verb Fault says.
+func (b *bed) change(c *cable, s *topo.Step) error {
+	if len(s.Rules) > 0 && !c.armed {
+		e := fault.New(b.lab.SeedOf(c.Link), c.Ends)
+		e.FindQPs(b.findQP)
+		if err := c.wire.Arm(e); err != nil {
+			return err
+		}
+		c.armed = true
+	}
+	return errors.Join(c.set(s.Fault), c.wire.SetRules(s.Rules))
+}
+
 // plug takes the link down or up.
 func (c *cable) plug(down bool) error {
 	c.down = down
@@ -92,9 +107,10 @@ func (c *cable) plug(down bool) error {
 // counts are the link's counters.
 func (c *cable) counts() topo.LinkCounts {
 	a, b := c.wire.Faults()
+	_, late := c.wire.Delivered()
 	return topo.LinkCounts{Frames: a.Frames + b.Frames, Lost: a.Lost + b.Lost, Duplicated: a.Duplicated + b.Duplicated,
 		Corrupted: a.Corrupted + b.Corrupted, Reordered: a.Reordered + b.Reordered, Refused: a.Refused + b.Refused,
-		Rules: c.wire.Rules()}
+		Late: late.Late(), Rules: c.wire.Rules()}
 }
 
 // close ends the cable.

@@ -48,7 +48,10 @@ func checkCapture(t *testing.T, lab *topo.Lab, r *result.Result, file string) {
 	seen := map[string]bool{}
 	for _, r := range rows {
 		seen[r[0]] = true
-		if startUpAgain := r[2] == "1" && r[3] != ""; r[1] != "" && !startUpAgain {
+		startUpAgain := r[2] == "1" && r[3] != ""
+		// A busy machine loses segments of the kernel's TCP, which come again.
+		comesAgain := strings.Contains(r[1], "New fragment overlaps old data (retransmission?)")
+		if r[1] != "" && !startUpAgain && !comesAgain {
 			t.Errorf("malformed: %q", r)
 		}
 	}

@@ -2,6 +2,7 @@ package real
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"tapir/lab/run/result"
@@ -19,7 +20,34 @@ func (b *bed) Listens(ctx context.Context, nic string, port uint16) (bool, error
 }
 
 // LinkCounts implements steps.World.
-func (b *bed) LinkCounts(link string) topo.LinkCounts { return b.links[link].counts() }
+func (b *bed) LinkCounts(link string) (n topo.LinkCounts) {
+	if c := b.links[link]; c != nil { // else somebody else joins the nodes
+		n = c.counts()
+	}
+	return n
+}
+
+// Tables implements steps.World.
+func (b *bed) Tables(ctx context.Context, node string) map[string]any {
+	if b.nodes[node].Kind != topo.Manager {
+		return nil
+	}
+	all := map[string]any{}
+	_ = b.ask(node, func(c *ctl.Client) error { // what cannot be told is left out
+		var own json.RawMessage
+		if c.Show(ctx, ctl.Kinds[0], &own) == nil {
+			all["manager"] = own
+		}
+		for _, kind := range []string{"vesw", "member", "mac", "port"} {
+			var rows json.RawMessage
+			if c.Show(ctx, kind, &rows) == nil {
+				all[kind] = rows
+			}
+		}
+		return nil
+	})
+	return all
+}
 
 // Counters implements steps.World. A host has none.
 func (b *bed) Counters(ctx context.Context, node string, vesw uint16) (rows []result.Counter, err error) {

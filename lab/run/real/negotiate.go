@@ -61,14 +61,18 @@ func (b *bed) cablesOf(n *node) (all []*cable) {
 // that changes. This process carries it, by the control sockets of both ends.
 func (b *bed) negotiate(ctx context.Context, cables []*cable) error {
 	return lifecycle.Each(cables, func(c *cable) error {
-		if c.speaker(0) == nil || c.speaker(1) == nil {
+		if c.speaker(0) == nil || c.speaker(1) == nil || c.ends[0].dead.Load() || c.ends[1].dead.Load() {
 			return nil
 		}
 		c.talks.end()
 		c.talks.mu.Lock()
 		defer c.talks.mu.Unlock()
 		var offers [2]linkmode.Ability
-		for i := range c.ends {
+		ends := []int{0, 1}
+		if c.speaker(1).Kind == topo.Switch { // its port begins again when the other end has
+			ends = []int{1, 0}
+		}
+		for _, i := range ends {
 			if err := b.exchange(ctx, c, i, nil, &offers[i]); err != nil {
 				return fmt.Errorf("link %s: negotiation: %w", c.Name, err)
 			}

@@ -165,7 +165,7 @@ func (n *node) plugTAP(port string, mtu int, vnet bool) (tap.Queue, error) {
 	i := len(n.ports)
 	bridge, far := fmt.Sprint("br", i), farEnd(i)
 	n.ports, n.names = append(n.ports, port), append(n.names, port)
-	if err := errors.Join(n.net.AddTAP(port, n.vnet()), n.net.AddBridge(bridge)); err != nil {
+	if err := errors.Join(n.net.AddTAP(port, n.vnet()), n.net.AddCable(bridge)); err != nil {
 		return nil, err
 	}
 	return n.openTAP(far, vnet, func() error {

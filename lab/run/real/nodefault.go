@@ -31,7 +31,7 @@ func (b *bed) AdjustPHC(ctx context.Context, s *topo.Step) error {
 	})
 }
 
-// Kill implements steps.World: it ends a NIC's process at once.
+// Kill implements steps.World: it ends a node's process at once.
 func (b *bed) Kill(nic string) {
 	n := b.nodes[nic]
 	n.dead.Store(true)
@@ -42,7 +42,7 @@ func (b *bed) Kill(nic string) {
 	}
 }
 
-// Restart implements steps.World. The NIC keeps its MAC address, but draws other
+// Restart implements steps.World. A NIC keeps its MAC address, but draws other
 // numbers, also if it has a seed: the same would look like its old connections.
 func (b *bed) Restart(ctx context.Context, nic string) error {
 	n := b.nodes[nic]
@@ -52,7 +52,7 @@ func (b *bed) Restart(ctx context.Context, nic string) error {
 		n.again = []string{fmt.Sprint("--seed=", *n.NIC.Seed+uint64(n.lives))}
 	}
 	for word := range strings.FieldsSeq(n.proc.Line("ready " + n.Name)) {
-		if mac, ok := strings.CutPrefix(word, "mac="); ok {
+		if mac, ok := strings.CutPrefix(word, "mac="); ok && n.Kind == topo.NIC {
 			n.again = append(n.again, "--mac="+mac)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"tapir/lab/host/process"
+	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
 	"tapir/ptp"
@@ -25,6 +27,7 @@ func (b *bed) startPTP(ctx context.Context) error {
 			return fmt.Errorf("%s: PTP: %w", n.Name, err)
 		}
 	}
+	b.watchClocks(inner)
 	return nil
 }
 
@@ -82,4 +85,31 @@ func (b *bed) ptpStatus(ctx context.Context, node string) (s ptprun.Status, err 
 func (b *bed) PTP(ctx context.Context, node string) (*ptp.Snapshot, int64, error) {
 	s, err := b.ptpStatus(ctx, node)
 	return s.Instance, s.Clock.TrueOffset, err
+}
+
+// clocksEvery is how often a clock is sampled at first; of many clocks each less often.
+const clocksEvery = 100 * time.Millisecond
+
+// watchClocks samples the clocks of PTP nodes until ctx ends, if the lab is recorded.
+func (b *bed) watchClocks(ctx context.Context) {
+	var names []string
+	for _, n := range b.order {
+		if n.PTP != nil {
+			names = append(names, n.Name)
+		}
+	}
+	c := result.NewClocks(names, b.Now(), time.Duration(1+len(names)/4)*clocksEvery)
+	if c == nil || b.opt.Out == "" {
+		return
+	}
+	b.clocks = make(chan []result.Clock, 1)
+	go func() {
+		for b.Sleep(ctx, c.Next()-b.Now()) == nil {
+			c.Take(func(name string) (*ptp.Snapshot, int64) {
+				s, truth, _ := b.PTP(ctx, name) // nothing of one that cannot tell
+				return s, truth
+			})
+		}
+		b.clocks <- c.Done()
+	}()
 }

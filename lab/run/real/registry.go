@@ -17,6 +17,7 @@ import (
 
 	"tapir/lab/host/netns"
 	"tapir/lab/host/process"
+	"tapir/lab/topo"
 	"tapir/nic/uapi/rundir"
 )
 
@@ -28,8 +29,27 @@ type Running struct {
 	Name  string         `json:"name"`
 	PID   int            `json:"pid"`
 	Nodes map[string]int `json:"nodes"` // that have a namespace: descriptors of that process
+	Drawn []Drawn        `json:"drawn"` // all nodes
+	Links []Joined       `json:"links"`
 	dir   string
 }
+
+// Drawn is a node as drawings have it.
+type Drawn struct {
+	Name  string   `json:"name"`
+	Kind  string   `json:"kind"`
+	Addrs []string `json:"addrs,omitempty"`
+}
+
+// Joined is a link between two nodes.
+type Joined struct {
+	Name   string    `json:"name"`
+	Ends   [2]string `json:"ends"`
+	Fabric bool      `json:"fabric,omitempty"` // of Omni-Path
+}
+
+// Sockets is the directory of the control sockets of the lab's nodes.
+func (r *Running) Sockets() string { return filepath.Join(r.dir, "tapir") }
 
 // about is the file in a lab's directory that tells of it.
 const about = "lab.json"
@@ -40,11 +60,29 @@ func (b *bed) register() error {
 	for name, n := range b.nodes {
 		r.Nodes[name] = n.ns.Fd()
 	}
+	r.Drawn, r.Links = Describe(b.lab)
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(b.dir, about), data, 0o600)
+}
+
+// Describe are the nodes and links of a lab.
+func Describe(lab *topo.Lab) (nodes []Drawn, links []Joined) {
+	for i := range lab.Nodes {
+		n := &lab.Nodes[i]
+		d := Drawn{Name: n.Name, Kind: string(n.Kind)}
+		for _, a := range n.Addrs() {
+			d.Addrs = append(d.Addrs, a.String())
+		}
+		nodes = append(nodes, d)
+	}
+	for i := range lab.Links {
+		l := &lab.Links[i]
+		links = append(links, Joined{l.Name, l.Ends, l.Fabric})
+	}
+	return nodes, links
 }
 
 // List returns this user's labs that are up.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/host/process"
+	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/perf"
 	"tapir/lab/topo"
@@ -69,7 +70,7 @@ func (b *bed) Start(s *topo.Step) (steps.Program, error) {
 	}
 	if n.Kind == topo.Peer {
 		argv = b.inPeer(s)
-	} else if argv[0] == "tapir" {
+	} else if argv[0] == topo.Tapir {
 		argv[0] = tapir // this one, wherever it lies
 	}
 	if _, err := exec.LookPath(argv[0]); err != nil && !n.away {
@@ -99,15 +100,17 @@ func (b *bed) Await(ctx context.Context, p steps.Program, _ time.Duration) error
 
 // Change implements steps.World.
 func (b *bed) Change(s *topo.Step) error {
+	b.changing.Lock()
+	defer b.changing.Unlock()
 	c := b.links[s.Link]
 	if s.Verb == topo.Plug {
 		return c.plug(s.Down)
 	}
-	return errors.Join(c.set(s.Fault), c.wire.SetRules(s.Rules))
+	return b.change(c, s)
 }
 
 // Perf implements steps.World.
-func (b *bed) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
+func (b *bed) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, []result.Samples, error) {
 	reports, errs := make([]perf.Report, len(s.Pairs)), make([]error, len(s.Pairs))
 	var wait sync.WaitGroup
 	for i := range s.Pairs {
@@ -117,7 +120,7 @@ func (b *bed) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
 	if !slices.ContainsFunc(reports, func(r perf.Report) bool { return r.Op != "" }) {
 		reports = nil // none has begun
 	}
-	return reports, errors.Join(errs...)
+	return reports, nil, errors.Join(errs...)
 }
 
 // pair runs one pair of a workload, its server first.

@@ -1,51 +1,42 @@
 package result
 
 import (
-	"bytes"
 	"io"
 	"math"
 	"strings"
 	"testing"
+	"time"
+
+	"tapir/lab/conf/perfconf"
+	"tapir/lab/tool/perf"
+	"tapir/lab/topo"
 )
 
-func TestCharts(t *testing.T) {
-	var b bytes.Buffer
-	if err := writeSteps(&b, "write-bw <b>", "Gb/s", []interval{{0, 1, 8}, {1, 2, 0}, {2, 2.5, 9}}); err != nil {
-		t.Fatal(err)
-	}
-	wellFormed(t, b.Bytes())
-	for _, want := range []string{"write-bw &lt;b&gt;", "Gb/s", "time (s)"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q", want)
+// A workload of several clients has their rates side by side in its line, if they are few.
+func TestFlows(t *testing.T) {
+	flow := func(octets ...int64) perf.Report {
+		r := perf.Report{Op: perfconf.WriteBW, Size: 1000, Messages: 1, Elapsed: time.Millisecond * time.Duration(len(octets)), Gbps: float64(len(octets))}
+		for i, n := range octets {
+			r.Bytes += n
+			r.Progress = append(r.Progress, perf.Progress{Elapsed: time.Millisecond * time.Duration(i+1), Bytes: r.Bytes})
 		}
+		return r
 	}
-	b.Reset()
-	bars := []bar{{10, 12, 50}, {12, 14, 30}, {20, 24, 19}, {100, 120, 1}}
-	if err := writeHistogram(&b, "send-lat", "µs", bars, []marker{{"median 12", 12}, {"p99 24", 24}}); err != nil {
-		t.Fatal(err)
+	two := NewPerfReport([]topo.Pair{{Client: "a", Server: "x"}, {Client: "b", Server: "x"}}, []perf.Report{flow(125_000, 250_000), flow(375_000, 125_000, 0)})
+	if got := two.String(); got != "2 messages of 1000 octets, 2.33 Gb/s; each 2.00, 3.00" || len(two.Flows) != 2 {
+		t.Error(got)
 	}
-	wellFormed(t, b.Bytes())
-	for _, want := range []string{"send-lat", "µs", "share (%)", "median 12", "p99 24"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q", want)
-		}
+	if one := NewPerfReport([]topo.Pair{{}}, []perf.Report{flow(1)}); one.Flows != nil {
+		t.Errorf("a single flow: %+v", one.Flows)
 	}
-	for _, tt := range []struct {
-		low, high float64
-		want      string
-	}{{10, 100, "10 20 50 100"}, {15, 45, "20 30 40"}, {3, 4000, "5 10 20 50 100 200 500 1000 2000"}, {0.0004, 0.0022, "0.0005 0.001 0.002"}} {
-		var got []string
-		for _, tick := range (&axis{low: tt.low, high: tt.high, log: true}).ticks() {
-			got = append(got, tickLabel(tick))
-		}
-		if strings.Join(got, " ") != tt.want {
-			t.Errorf("ticks from %v to %v: %q", tt.low, tt.high, got)
-		}
+	many := NewPerfReport(make([]topo.Pair, 7), make([]perf.Report, 7))
+	if got := many.String(); strings.Contains(got, "each") {
+		t.Error(got)
 	}
-	if n := len((&axis{low: 21, high: 28, log: true}).ticks()); n < 3 {
-		t.Errorf("%d ticks in a narrow range", n)
-	}
-	// Steps are equal on a linear axis, and few even where the values are large.
+}
+
+// Steps of an axis are equal, and few even where the values are large.
+func TestTicks(t *testing.T) {
 	for _, tt := range []struct {
 		low, high float64
 		want      string
@@ -58,14 +49,7 @@ func TestCharts(t *testing.T) {
 			t.Errorf("ticks from %v to %v: %q", tt.low, tt.high, got)
 		}
 	}
-	for name, err := range map[string]error{
-		"not a number":    (&plot{shapes: []shape{{points: []point{{math.NaN(), 1}}}}}).write(io.Discard, workloadSize),
-		"no values":       writeSteps(io.Discard, "", "", nil),
-		"no distribution": writeHistogram(io.Discard, "", "", nil, nil),
-		"zero":            writeHistogram(io.Discard, "", "", []bar{{0, 1, 100}}, nil),
-	} {
-		if err == nil {
-			t.Errorf("%s: drawn", name)
-		}
+	if err := (&plot{shapes: []shape{{points: []point{{math.NaN(), 1}}}}}).write(io.Discard, workloadSize); err == nil {
+		t.Error("what is no number is drawn")
 	}
 }

@@ -1,7 +1,6 @@
 package result
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -55,8 +54,9 @@ func (s *Series) curve(value func(Point) float64) (all []point) {
 
 // Curve is a line through points.
 type Curve struct {
-	Name string
-	X, Y []float64
+	Name string    `json:"name"`
+	X    []float64 `json:"x"`
+	Y    []float64 `json:"y"`
 }
 
 // WriteCurves draws curves in one chart.
@@ -69,53 +69,5 @@ func WriteCurves(w io.Writer, title, x, y string, all []Curve) error {
 		}
 		p.add(shape{points: points, name: c.Name, ink: colors[i%len(colors)]})
 	}
-	return p.write(w, workloadSize)
-}
-
-// interval is a value that held from one time, in seconds, to another.
-type interval struct{ from, to, value float64 }
-
-// writeSteps draws a value over time.
-func writeSteps(w io.Writer, title, value string, all []interval) error {
-	if len(all) == 0 {
-		return errors.New("chart: no values")
-	}
-	p := plot{title: title, x: axis{label: "time (s)"}, y: axis{label: value}}
-	points := []point{{all[0].from, 0}}
-	for _, v := range all {
-		points = append(points, point{v.from, v.value}, point{v.to, v.value})
-		p.y.high = max(p.y.high, 1.15*v.value)
-	}
-	points = append(points, point{all[len(all)-1].to, 0})
-	p.add(shape{points: points, ink: colors[0], filled: true})
-	return p.write(w, workloadSize)
-}
-
-// bar is the share, in percent, that the values from low to high have.
-type bar struct{ low, high, share float64 }
-
-// marker is a value with a name, such as a median.
-type marker struct {
-	name string
-	at   float64
-}
-
-// writeHistogram draws a distribution of positive values on a logarithmic
-// scale.
-func writeHistogram(w io.Writer, title, value string, bars []bar, markers []marker) error {
-	if len(bars) == 0 || bars[0].low <= 0 {
-		return errors.New("chart: no distribution of positive values")
-	}
-	p := plot{title: title, x: axis{label: value, log: true}, y: axis{label: "share (%)"}}
-	most := 0.0
-	for _, b := range bars {
-		p.add(shape{points: []point{{b.low, 0}, {b.low, b.share}, {b.high, b.share}, {b.high, 0}}, ink: colors[0],
-			filled: true})
-		most = max(most, b.share)
-	}
-	for i, m := range markers {
-		p.add(shape{points: []point{{m.at, 0}, {m.at, most}}, name: m.name, ink: colors[(i+1)%len(colors)]})
-	}
-	p.y.high = 1.15 * most // room for the legend
 	return p.write(w, workloadSize)
 }

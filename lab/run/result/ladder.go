@@ -1,14 +1,15 @@
 package result
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
+	"tapir/lab/tool/capture"
 	"tapir/lab/tool/inspect"
+	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
 )
 
@@ -24,9 +25,17 @@ type Recording struct {
 
 // Ladder is what entered a link during a failure.
 type Ladder struct {
-	Link string
-	SVG  string // a drawing; empty if there is none
-	Note string // why not
+	Link     string    `json:"link"`
+	Exchange *Exchange `json:"exchange,omitempty"` // nil if there is none
+	Note     string    `json:"note,omitempty"`     // why not
+}
+
+// Exchange is what inspect says of a capture.
+type Exchange struct {
+	Schema  int             `json:"schema"`
+	Verdict inspect.Verdict `json:"verdict"`
+	*inspect.Report
+	Command string `json:"command"` // which says the same
 }
 
 // Bounds of the ladder of a failure: its steps, its links, and the octets of
@@ -79,7 +88,10 @@ func (r *Result) concerned(s *topo.Step) []string {
 			return []string{link}
 		}
 	}
-	node := s.On + s.Client + c.Node // at most one of them is there
+	node := s.On + c.Node // at most one of them is there
+	if len(s.Pairs) > 0 {
+		node = s.Pairs[0].Client
+	}
 	for i := range r.lab.Steps {
 		if other := &r.lab.Steps[i]; other.Verb == topo.Run && other.Name == c.Step {
 			node = other.On
@@ -122,7 +134,7 @@ func (l *Ladder) draw(rec Recording, window inspect.Window) error {
 		return fmt.Errorf("the capture: %w", err)
 	}
 	if limited.N <= 0 {
-		l.Note = fmt.Sprintf("the capture is longer than %d MiB: tapir inspect --svg draws it", ladderRead>>20)
+		l.Note = fmt.Sprintf("the capture is longer than %d MiB: tapir inspect --ladder draws it", ladderRead>>20)
 		return nil
 	}
 	report := in.Finish()
@@ -131,10 +143,8 @@ func (l *Ladder) draw(rec Recording, window inspect.Window) error {
 			round(window.To-rec.Start))
 		return nil
 	}
-	var svg bytes.Buffer
-	err = report.WriteSVG(&svg)
-	l.SVG = svg.String()
-	return err
+	l.Exchange = &Exchange{record.Schema, report.Verdict(), report, "tapir inspect --ladder " + capture.LabFile}
+	return nil
 }
 
 func round(ns int64) time.Duration { return time.Duration(ns).Round(time.Microsecond) }

@@ -23,17 +23,16 @@ type plot struct {
 type axis struct {
 	label     string
 	low, high float64
-	log       bool
 }
 
 type point struct{ x, y float64 }
 
-// shape is a line through points or the area below it.
+// shape is a line through points.
 type shape struct {
-	points       []point
-	name         string // in the legend
-	ink          string // the color, as CSS has it
-	pale, filled bool
+	points []point
+	name   string // in the legend
+	ink    string // the color, as CSS has it
+	pale   bool
 }
 
 // add adds a shape, if it has points.
@@ -56,7 +55,7 @@ func (a *axis) fit(value func(point) float64, shapes []shape) error {
 	if a.low == a.high {
 		a.high += max(1, math.Abs(a.high)/1e6)
 	}
-	if !(a.low < a.high) || math.IsInf(a.high-a.low, 0) || a.log && a.low <= 0 {
+	if !(a.low < a.high) || math.IsInf(a.high-a.low, 0) {
 		return fmt.Errorf("chart: no range of %s to draw", a.label)
 	}
 	return nil
@@ -64,31 +63,11 @@ func (a *axis) fit(value func(point) float64, shapes []shape) error {
 
 // at is the place of a value, 0 at the axis's low end and 1 at its high end.
 func (a *axis) at(v float64) float64 {
-	if a.log {
-		return math.Log(v/a.low) / math.Log(a.high/a.low)
-	}
 	return (v - a.low) / (a.high - a.low)
 }
 
-// ticks are the values with a label. On a logarithmic axis they are 1, 2 and 5 of
-// each power of ten, or all of 1 to 9 where these are few, or else equal steps.
+// ticks are the values with a label, in equal steps.
 func (a *axis) ticks() (all []float64) {
-	if a.log {
-		for _, digits := range [][]float64{{1, 2, 5}, {1, 2, 3, 4, 5, 6, 7, 8, 9}} {
-			all = nil
-			for power := math.Pow(10, math.Floor(math.Log10(a.low))); power <= a.high; power *= 10 {
-				for _, d := range digits {
-					if v := d * power; v >= a.low && v <= a.high {
-						all = append(all, v)
-					}
-				}
-			}
-			if len(all) >= 3 {
-				return all
-			}
-		}
-		all = nil
-	}
 	step := math.Pow(10, math.Floor(math.Log10((a.high-a.low)/3)))
 	for _, n := range []float64{5, 2} {
 		if (a.high-a.low)/(n*step) >= 3 {
@@ -114,7 +93,7 @@ func (p *plot) write(w io.Writer, s size) error {
 	if err != nil {
 		return err
 	}
-	const left, right, top, bottom, font = 70, 15, 30, 45, 12
+	const left, right, top, bottom, font, entry = 70, 15, 30.0, 45, 12, 16
 	width, height := s.width-left-right, s.height-top-bottom
 	x := func(v float64) float64 { return left + width*p.x.at(v) }
 	y := func(v float64) float64 { return top + height*(1-min(max(p.y.at(v), 0), 1)) }
@@ -140,7 +119,7 @@ func (p *plot) write(w io.Writer, s size) error {
 		grid(left, y(v), left+width, y(v))
 		text(left-6, y(v)+4, "end", "", tickLabel(v))
 	}
-	fmt.Fprintf(b, `<path d="M%d %dV%.1fH%.1f" fill="none" stroke="#555"/>`+"\n", left, top, top+height, left+width)
+	fmt.Fprintf(b, `<path d="M%d %.0fV%.1fH%.1f" fill="none" stroke="#555"/>`+"\n", left, top, top+height, left+width)
 	p.writeShapes(b, x, y)
 	at, words, anchor := left+width-30, left+width-36, "end"
 	if p.legendLeft {
@@ -151,7 +130,7 @@ func (p *plot) write(w io.Writer, s size) error {
 		if s := &p.shapes[i]; s.name != "" {
 			fmt.Fprintf(b, `<path %s d="M%.1f %.1fh24"/>`+"\n", s.style(), at, line-4)
 			text(words, line, anchor, "", s.name)
-			line += 16
+			line += entry
 		}
 	}
 	fmt.Fprint(b, "</svg>\n")
@@ -160,10 +139,7 @@ func (p *plot) write(w io.Writer, s size) error {
 
 // style has the attributes of the shape's path.
 func (s *shape) style() string {
-	switch {
-	case s.filled:
-		return fmt.Sprintf(`fill="%s" fill-opacity="0.3" stroke="%s"`, s.ink, s.ink)
-	case s.pale:
+	if s.pale {
 		return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="1.5" stroke-opacity="0.3"`, s.ink)
 	}
 	return fmt.Sprintf(`fill="none" stroke="%s" stroke-width="1.5"`, s.ink)

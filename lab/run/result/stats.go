@@ -128,8 +128,10 @@ func FreeRun(o clock.Oscillator, points int, every time.Duration) ([]float64, er
 // StabilityRow is one line of a stability table. Values that the series is too short
 // for are NaN.
 type StabilityRow struct {
-	Tau              float64 // seconds
-	MTIE, TDEV, ADEV float64 // ns, ns, ppb
+	Tau  float64 `json:"tau"`  // seconds
+	MTIE float64 `json:"mtie"` // ns
+	TDEV float64 `json:"tdev"` // ns
+	ADEV float64 `json:"adev"` // ppb
 }
 
 // Stability returns a table for 1, 2, 5, 10... intervals of tau seconds, as

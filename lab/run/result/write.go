@@ -21,7 +21,7 @@ func Write(dir string, r *Result) error {
 	return errors.Join(
 		WriteFile(filepath.Join(dir, "result.json"), func(w io.Writer) error { return writeJSON(w, r) }),
 		WriteFile(filepath.Join(dir, "junit.xml"), func(w io.Writer) error { return JUnit(w, r) }),
-		WriteFile(filepath.Join(dir, "report.html"), func(w io.Writer) error { return page(w, true, r) }),
+		WriteFile(filepath.Join(dir, "report.html"), func(w io.Writer) error { return r.page(w, dir) }),
 	)
 }
 

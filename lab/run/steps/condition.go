@@ -134,7 +134,7 @@ func (r *Runner) strike(ctx context.Context, s *topo.Step) error {
 	killed := r.World.Killed(s.On)
 	switch {
 	case s.Verb == topo.Start && !killed:
-		return fmt.Errorf("%s runs: only a NIC that was killed can be started", s.On)
+		return fmt.Errorf("%s runs: only a node that was killed can be started", s.On)
 	case s.Verb == topo.Start:
 		return r.World.Restart(ctx, s.On)
 	case killed:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -16,6 +17,31 @@ type Log struct {
 	now   func() time.Duration
 	print io.Writer
 	file  *os.File
+	kept  []Line // the latest, up to keptLines
+	next  uint64 // number of the next line
+}
+
+// Line is a line of the log.
+type Line struct {
+	Seq  uint64 `json:"seq"`
+	At   string `json:"time"` // seconds since the start of the lab
+	Text string `json:"text"`
+}
+
+// keptLines is how many lines Since may return.
+const keptLines = 1000
+
+// Since returns the lines from that number on, as far as they are kept, and the number
+// of the next.
+func (l *Log) Since(seq uint64) (lines []Line, next uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range l.kept {
+		if l.kept[i].Seq >= seq {
+			return slices.Clone(l.kept[i:]), l.next
+		}
+	}
+	return []Line{}, l.next
 }
 
 // OpenLog opens the log in directory o.Out, if there is one. Its times are those
@@ -40,7 +66,12 @@ func (l *Log) say(aloud bool, text string) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line := fmt.Sprintf("%8.3f  %s\n", l.now().Seconds(), text)
+	now := l.now().Seconds()
+	line := fmt.Sprintf("%8.3f  %s\n", now, text)
+	l.kept = append(l.kept, Line{l.next, fmt.Sprintf("%.3f", now), text})
+	if l.next++; len(l.kept) > 2*keptLines {
+		l.kept = slices.Clone(l.kept[len(l.kept)-keptLines:])
+	}
 	if l.print != nil && aloud {
 		_, _ = io.WriteString(l.print, line) // a failed print is not an error of the lab
 	}

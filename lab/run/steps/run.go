@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"tapir/lab/run/result"
-	"tapir/lab/tool/perf"
 	"tapir/lab/topo"
 )
 
@@ -30,8 +29,9 @@ type Runner struct {
 	mu      sync.Mutex // of started
 	started []*program // in order
 	pending []*pending
-	faults  sync.Map // *sync.Mutex by node: one fault at a time
-	failed  error    // see Fail
+	reading sync.Mutex // of steps that are asked for
+	faults  sync.Map   // *sync.Mutex by node: one fault at a time
+	failed  error      // see Fail
 }
 
 // program is a program that a step started.
@@ -64,12 +64,17 @@ func (r *Runner) Next(ctx context.Context, all *result.Result) {
 			continue // till the capture is complete
 		}
 		err := r.step(ctx, s, res)
+		if err != nil && res.Disturbed != "" {
+			err = fmt.Errorf("%w (%s)", err, res.Disturbed)
+		}
 		if res.End(r.World.Now(), err); err != nil {
 			r.fail(s, err)
 			break
 		}
 		note := ""
 		switch {
+		case res.Disturbed != "":
+			note = " (" + res.Disturbed + ")"
 		case s.Background:
 			note = " (in the background)"
 		case s.Later:
@@ -97,9 +102,11 @@ type overdue struct{ error }
 func (o overdue) Unwrap() error { return o.error }
 
 func (r *Runner) step(ctx context.Context, s *topo.Step, res *result.Step) error {
-	limited, cancel := r.World.Limit(ctx, s.Timeout+s.For)
+	limited, cancel := r.World.Limit(ctx, s.Timeout+s.For+s.Condition.Throughout)
 	defer cancel()
+	before := r.lateness(&s.Condition)
 	err := r.act(limited, s, res)
+	res.Disturbed = r.disturbed(&s.Condition, before)
 	switch {
 	case err == nil:
 		return nil
@@ -124,7 +131,7 @@ func (r *Runner) act(ctx context.Context, s *topo.Step, res *result.Step) error 
 	case topo.Wait:
 		return r.wait(ctx, s)
 	}
-	return r.expect(ctx, &s.Condition)
+	return r.throughout(ctx, &s.Condition)
 }
 
 // run starts a program and, unless it runs in the background, waits for its end.
@@ -212,9 +219,10 @@ func (r *Runner) broken() error {
 }
 
 func (r *Runner) perf(ctx context.Context, s *topo.Step, res *result.Step) error {
-	reports, err := r.World.Perf(ctx, s)
+	reports, samples, err := r.World.Perf(ctx, s)
+	res.Samples = samples
 	if len(reports) > 0 {
-		res.Perf = &result.PerfReport{Report: perf.Together(reports)}
+		res.Perf = result.NewPerfReport(s.Pairs, reports)
 	}
 	return err
 }
@@ -229,12 +237,23 @@ func (r *Runner) wait(ctx context.Context, s *topo.Step) error {
 		return r.finish(ctx, r.program(c.Step), s.Timeout)
 	}
 	var last error
-	err := r.World.Poll(ctx, s.Timeout, func() (bool, error) {
+	since := time.Duration(-1) // when it began to hold
+	err := r.World.Poll(ctx, s.Timeout+c.Throughout, func() (bool, error) {
 		if err := r.broken(); err != nil {
 			return false, err
 		}
-		last = r.expect(ctx, c)
-		return last == nil, hopeless(last)
+		if last = r.expect(ctx, c); last != nil {
+			since = -1
+			return false, hopeless(last)
+		}
+		if since < 0 {
+			since = r.World.Now()
+		}
+		if held := r.World.Now() - since; held < c.Throughout {
+			last = fmt.Errorf("it has held for %v only", held)
+			return false, nil
+		}
+		return true, nil
 	})
 	if errors.Is(err, context.DeadlineExceeded) && last != nil {
 		return overdue{last}
@@ -268,6 +287,9 @@ func (r *Runner) Finish(ctx context.Context, all *result.Result) error {
 			return os.Open(r.Capture)
 		}})
 	}
+	for line := range strings.Lines(all.Compare()) {
+		r.Log.Printf("%s", strings.TrimSuffix(line, "\n"))
+	}
 	r.Log.Printf("lab %s: %s after %d of %d steps", r.Lab.Name, all.Verdict, all.Done(), len(all.Steps))
 	return r.Options.write(all)
 }
@@ -293,6 +315,9 @@ func (r *Runner) collect(ctx context.Context, all *result.Result) {
 	for i := range all.Nodes {
 		limited, cancel := r.World.Limit(context.WithoutCancel(ctx), countersWithin)
 		list, _ := r.World.Counters(limited, all.Nodes[i].Name, 0) // a node that cannot tell has its own error
+		if r.Options.Out != "" {
+			all.Nodes[i].Tables = r.World.Tables(limited, all.Nodes[i].Name)
+		}
 		cancel()
 		all.Nodes[i].Counters = slices.DeleteFunc(list, func(c result.Counter) bool { return c.Value == 0 })
 	}

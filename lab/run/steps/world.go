@@ -43,14 +43,14 @@ type World interface {
 	// Await waits until a program has ended, as Poll does.
 	Await(ctx context.Context, p Program, d time.Duration) error
 	// Perf runs a workload, all pairs side by side. There are no reports if none
-	// has begun.
-	Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error)
+	// has begun. Samples are of virtual time, if their report is kept.
+	Perf(ctx context.Context, s *topo.Step) ([]perf.Report, []result.Samples, error)
 
 	// Change does to a link what a step of verb Fault or Plug says.
 	Change(s *topo.Step) error
-	// Kill ends a NIC without a word to its peers; Restart starts it again.
-	Kill(nic string)
-	Restart(ctx context.Context, nic string) error
+	// Kill ends a node without a word to its peers; Restart starts it again.
+	Kill(node string)
+	Restart(ctx context.Context, node string) error
 	Killed(node string) bool
 	// AdjustPHC steps or slews the hardware clock of a NIC.
 	AdjustPHC(ctx context.Context, s *topo.Step) error
@@ -65,6 +65,8 @@ type World interface {
 	// Counters are those of a node or, if vesw is not 0, of its vport there.
 	Counters(ctx context.Context, node string, vesw uint16) ([]result.Counter, error)
 	LinkCounts(link string) topo.LinkCounts
+	// Tables are those of an Ethernet Manager: manager, vesw, member, mac and port; nil of others.
+	Tables(ctx context.Context, node string) map[string]any
 
 	// Captured tells whether a link is captured.
 	Captured(link string) bool

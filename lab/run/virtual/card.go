@@ -39,7 +39,7 @@ func (n *node) join(cfg nic.Config) (err error) {
 		Function: i, Port: port, Line: s.Line(), Tagged: s.SetTag})
 	n.engine = n.dev
 	if err == nil {
-		s.Enter(n.dev, npar.Parts{Station: &n.dev.IP.MAC, Wire: n.dev.Wire})
+		s.Enter(n.dev, npar.Parts{Station: &n.dev.IP.MAC, Wire: n.dev.Wire, Owns: n.dev.IP.Listens})
 	}
 	return err
 }
@@ -67,7 +67,7 @@ func (e *end) on() (list []*node) {
 	return list
 }
 
-// carrier sets the link state of the NICs or the HFI at the link. Switches and hosts
+// carrier sets the link state of the NICs, the HFI or the switch's port at the link. Hosts
 // ignore it.
 func (e *end) carrier(up bool) {
 	now := e.link.lab.world.Now()
@@ -78,6 +78,9 @@ func (e *end) carrier(up bool) {
 	}
 	if e.node.hfi != nil {
 		lifecycle.SetCarrier(e.node.hfi.Port(), up, now)
+	}
+	if e.node.sw != nil {
+		e.node.sw.SetLink(int(e.port), up, now)
 	}
 	e.link.lab.world.Touch(e.node.place)
 }

@@ -155,8 +155,11 @@ func (e *end) freeAt() frame.Time {
 	return e.link.wire.Busy(e.side).Add(-backlog)
 }
 
-// Room implements frame.Link.
+// Room implements frame.Link. While the lab is built, nothing leaves.
 func (e *end) Room() int {
+	if e.link.wire == nil {
+		return 0
+	}
 	if e.freeAt() > e.link.lab.world.Now() {
 		e.node.blocked = true
 		return 0

@@ -35,6 +35,7 @@ type node struct {
 	again   bool          // Poll has to be called again at this time
 	blocked bool          // a link could not take a frame
 	card    *card         // of a card and its functions
+	disks   *disks        // see storage
 	dead    bool          // it was killed
 	lives   int           // how often it was restarted
 	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
@@ -189,6 +190,9 @@ func (n *node) counters() (list []result.Counter) {
 	case n.dev != nil:
 		for _, c := range n.dev.Counters() {
 			list = append(list, result.Counter{Name: c.Name, Value: c.Value})
+		}
+		for _, c := range n.storage().counters() {
+			list = append(list, result.Counter(c))
 		}
 	case n.hfi != nil:
 		for _, c := range n.hfi.counters() {

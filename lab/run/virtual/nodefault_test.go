@@ -57,7 +57,7 @@ func TestKill(t *testing.T) {
 // What cannot be done, or is never done, fails the lab.
 func TestKillInVain(t *testing.T) {
 	for _, tt := range []struct{ steps, want string }{
-		{"  - {start: a}\n", "line 8: start a: a runs: only a NIC that was killed can be started"},
+		{"  - {start: a}\n", "line 8: start a: a runs: only a node that was killed can be started"},
 		{"  - {kill: a}\n  - {kill: a}\n", "line 9: kill a: a was killed"},
 		{"  - {kill: a}\n  - expect: {node: a, counter: rx_packets}\n", "rx_packets: 1 or more: a was killed"},
 		{"  - {kill: a}\n  - {perf: verify, client: b, server: a}\n", "perf verify from b to a: a was killed"},
@@ -70,5 +70,44 @@ func TestKillInVain(t *testing.T) {
 		if r.Verdict != result.Failed || !strings.Contains(said, tt.want) {
 			t.Errorf("%s%s\nwant %q", tt.steps, said, tt.want)
 		}
+	}
+}
+
+// A switch, an HFI and a manager die and live again: what they had learned is gone, and comes back.
+func TestKillOthers(t *testing.T) {
+	lab, err := topo.Parse("lab.yaml", []byte(`
+clock: virtual
+nodes:
+  a: {kind: nic, ip: 10.0.0.1/24}
+  b: {kind: nic, ip: 10.0.0.2/24}
+  s: {kind: switch}
+  h1: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.1/24}]}
+  h2: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.2/24}]}
+  em: {kind: manager, vesws: [{name: blue, id: 2, members: [h1, h2]}]}
+  f: {kind: switch}
+links: [[a, s], [b, s], [h1, f], [h2, f], [em, f]]
+steps:
+  - {perf: verify, client: a, server: b, size: 4096}
+  - {kill: s}
+  - {perf: verify, client: a, server: b, size: 4096, error: .}
+  - wait: {node: em, in_sync: true}
+  - {run: ping -c 3 -w 10 10.2.0.2, on: h1}
+  - {start: s}
+  - {perf: verify, client: a, server: b, size: 4096}
+  - {kill: h2}
+  - {run: ping -c 1 -w 1 10.2.0.2, on: h1, exit: 1}
+  - {start: h2}
+  - {kill: em}
+  - {start: em}
+  - wait: {node: em, in_sync: true}
+  - {run: ping -c 3 -w 10 10.2.0.2, on: h1}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log, Out: t.TempDir()}})
+	if err != nil || r.Verdict != result.Passed {
+		t.Fatalf("%v %s\n%s", err, r.Error, &log)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/perf"
 	"tapir/lab/topo"
@@ -61,7 +62,7 @@ func (w *workload) begin(node string, job perfconf.Job) *side {
 }
 
 // Perf implements steps.World.
-func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
+func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, []result.Samples, error) {
 	w := workload{lab: l}
 	var clients []*side
 	for i := range s.Pairs {
@@ -74,7 +75,8 @@ func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
 		}
 	}
 	end := l.world.Now().Add(s.Timeout)
-	ended, err := l.until(ctx, end, func() bool { return w.left == 0 || w.failed != nil })
+	sampler := l.sampler()
+	ended, err := sampler.until(ctx, end, &w)
 	l.sides = nil
 	if failed := cmp.Or(w.failed, w.lost); failed != nil {
 		err = failed
@@ -88,12 +90,12 @@ func (l *lab) Perf(ctx context.Context, s *topo.Step) ([]perf.Report, error) {
 		}
 	}
 	if err != nil {
-		return nil, err
+		return nil, sampler.samples(), err
 	}
 	reports := make([]perf.Report, len(clients))
 	for i, c := range clients {
 		reports[i] = c.report
 	}
 	all := perf.Together(reports)
-	return reports, all.Verdict()
+	return reports, sampler.samples(), all.Verdict()
 }

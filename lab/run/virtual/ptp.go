@@ -1,9 +1,11 @@
 package virtual
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"tapir/lab/run/result"
 	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/ptprun"
 	"tapir/ptp"
@@ -53,4 +55,36 @@ func (n *node) instance() (*ptp.Instance, *clock.PHC) {
 		return n.clock().PTP.Instance(), n.clock().PTP.PHC()
 	}
 	return n.sw.Instance(), n.phc
+}
+
+// clocksEvery is how often clocks are sampled at first.
+const clocksEvery = 10 * time.Millisecond
+
+// watchClocks begins to sample the clocks of PTP nodes, if the lab is recorded.
+func (l *lab) watchClocks() {
+	var names []string
+	for _, n := range l.nodes {
+		if n.PTP != nil || n.sw != nil && n.sw.Instance() != nil {
+			names = append(names, n.Name)
+		}
+	}
+	if l.opt.Out != "" {
+		l.clocks = result.NewClocks(names, l.Now(), clocksEvery)
+	}
+}
+
+// sampleClocks takes the sample that is due by end at the latest; false: none is.
+func (l *lab) sampleClocks(end frame.Time) bool {
+	if l.clocks == nil || frame.Time(l.clocks.Next()) > end {
+		return false
+	}
+	l.world.Run(frame.Time(l.clocks.Next()))
+	l.clocks.Take(func(name string) (*ptp.Snapshot, int64) {
+		if l.node(name).dead {
+			return nil, 0
+		}
+		s, truth, _ := l.PTP(context.Background(), name)
+		return s, truth
+	})
+	return true
 }

@@ -87,14 +87,26 @@ func (l *lab) fire(p *deferred, err error) {
 	p.do(err)
 }
 
-// program is a ping, the only program of virtual hosts.
+// program is a ping.
 type program struct {
 	*station.Ping
 	said strings.Builder
 }
 
 // Start implements steps.World.
-func (l *lab) Start(s *topo.Step) (steps.Program, error) {
+func (l *lab) Start(s *topo.Step) (p steps.Program, err error) {
+	if s.Argv[0] == topo.Tapir {
+		p, err = l.startTool(s)
+	} else {
+		p, err = l.ping(s)
+	}
+	if err == nil {
+		l.programs = append(l.programs, p)
+	}
+	return p, err
+}
+
+func (l *lab) ping(s *topo.Step) (*program, error) {
 	o, err := ping.Parse(s.Argv)
 	if err != nil {
 		return nil, err
@@ -105,7 +117,6 @@ func (l *lab) Start(s *topo.Step) (steps.Program, error) {
 		fmt.Fprintln(&p.said, line)
 		l.log.Printf("%s | %s", s.Name, line)
 	})
-	l.programs = append(l.programs, p)
 	l.world.Touch(n.place)
 	return p, nil
 }
@@ -126,8 +137,11 @@ func (p *program) Said() string { return p.said.String() }
 func (p *program) Tail() string { return p.said.String() }
 
 // Err implements steps.Program.
-func (p *program) Err() error {
-	if code := p.ExitCode(); code != 0 {
+func (p *program) Err() error { return failed(p.ExitCode()) }
+
+// failed is the error of a program with an exit code.
+func failed(code int) error {
+	if code != 0 {
 		return fmt.Errorf("exit code %d", code)
 	}
 	return nil
@@ -163,6 +177,7 @@ func (l *lab) Kill(nic string) {
 	l.world.Touch(n.place)
 	n.dead, n.timed = true, nil
 	n.reset()
+	l.endTools(n)
 	for _, x := range l.sides {
 		if x.node == n && !x.ended {
 			x.lost()
@@ -175,12 +190,15 @@ func (l *lab) Restart(_ context.Context, nic string) error {
 	n := l.node(nic)
 	l.world.Touch(n.place)
 	n.lives++
+	if n.sw != nil {
+		n.sw.Close()
+	}
 	if err := n.build(); err != nil {
 		return err
 	}
 	n.dead = false
 	for _, e := range n.ends {
-		if k := e.link; k.rec != nil && e.node == n { // of a card the link records alone
+		if k := e.link; k.rec != nil && e.node == n && n.dev != nil { // of a card the link records alone
 			e.record(k.rec.join, k.ifaces[e.side])
 		}
 	}
@@ -227,6 +245,18 @@ func (l *lab) Counters(_ context.Context, node string, vesw uint16) ([]result.Co
 		return n.hfi.vportCounters(vesw)
 	}
 	return n.counters(), nil
+}
+
+// Tables implements steps.World.
+func (l *lab) Tables(_ context.Context, node string) map[string]any {
+	n := l.node(node)
+	if n.hfi == nil || n.hfi.mgr == nil {
+		return nil
+	}
+	m := n.hfi.mgr
+	s := m.Status()
+	return map[string]any{"manager": map[string]any{"role": s.Role, "in_sync": s.InSync},
+		"vesw": m.VESWs(), "member": m.VPorts(), "mac": m.MACs(0), "port": m.Ports()}
 }
 
 // LinkCounts implements steps.World.

@@ -18,6 +18,7 @@ import (
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/capture"
+	"tapir/lab/tool/disk"
 	"tapir/lab/topo"
 	"tapir/nic/uapi/rundir"
 	"tapir/wire/frame"
@@ -51,13 +52,15 @@ type lab struct {
 	links []*link
 	busy  *node // the NIC that was found at work last
 	// programs are those that steps have started, in order.
-	programs []*program
+	programs []steps.Program
+	disks    disk.Files // in place of files
 	log      *steps.Log
 	files    string // the directory of the capture
 	rec      *recording
-	sides    []*side     // of the workloads under way
-	deferred []*deferred // faults that wait for a condition
-	steps    *stepper    // nil without Options.Step
+	sides    []*side        // of the workloads under way
+	deferred []*deferred    // faults that wait for a condition
+	steps    *stepper       // nil without Options.Step
+	clocks   *result.Clocks // nil: nobody reads them
 	undo     lifecycle.Undo
 	err      error // of the world: it cannot go on
 }
@@ -88,7 +91,7 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 	if t.Clock != topo.Virtual {
 		return nil, fmt.Errorf("lab %s is of the %s clock", t.Name, t.Clock)
 	}
-	l := &lab{topo: t, opt: o, world: vtime.New(maxFrame), named: map[string]*node{}}
+	l := &lab{topo: t, opt: o, world: vtime.New(maxFrame), named: map[string]*node{}, disks: disk.Files{}}
 	if o.Step != nil {
 		l.steps = &stepper{lab: l}
 	}
@@ -96,6 +99,7 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 		l.Close()
 		return nil, err
 	}
+	l.watchClocks()
 	l.log.Printf("lab %s is up: nodes: %d, links: %d", t.Name, len(t.Nodes), len(t.Links))
 	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log,
 		Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch)}
@@ -169,6 +173,9 @@ func never() bool { return false }
 // whether it was done.
 func (l *lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
 	for n := 0; !done(); n++ {
+		if l.sampleClocks(min(l.world.Next(), end)) {
+			continue
+		}
 		if l.world.Next() > end {
 			l.world.Run(end)
 			return done(), l.err
@@ -196,6 +203,7 @@ const (
 
 // End implements steps.World: it closes the connections of all NICs.
 func (l *lab) End(ctx context.Context, r *result.Result) error {
+	r.Clocks, l.clocks = l.clocks.Done(), nil
 	for _, p := range l.programs {
 		p.Stop()
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/check/pagetest"
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
@@ -87,7 +88,7 @@ func TestSameSeedSameOctets(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, file := range examples(t) {
 		var first string
-		for _, procs := range []int{1, 2, 8, 8} {
+		for _, procs := range []int{1, 8} {
 			runtime.GOMAXPROCS(procs)
 			_, hashes := run(t, load(t, file), virtual.Options{})
 			if first == "" {
@@ -97,9 +98,12 @@ func TestSameSeedSameOctets(t *testing.T) {
 				t.Errorf("%s: with %d processors\n%sinstead of\n%s", file, procs, hashes, first)
 			}
 		}
+		if !strings.Contains(file, "lossy") {
+			continue
+		}
 		lab := load(t, file)
 		lab.Seed += 100
-		if _, hashes := run(t, lab, virtual.Options{}); strings.Contains(file, "lossy") && hashes == first {
+		if _, hashes := run(t, lab, virtual.Options{}); hashes == first {
 			t.Errorf("%s: another seed changes nothing", file)
 		}
 	}
@@ -133,8 +137,9 @@ steps:
 			t.Fatal(err)
 		}
 	}
-	for _, want := range []string{"it is 0", "On link a-b", "MPA reply", "Send with Solicited Event", "half round trip"} {
-		if !bytes.Contains(pages[0], []byte(want)) {
+	text := pagetest.Text(t, pages[0])
+	for _, want := range []string{"it is 0", "a-b", "MPA reply", "Send with Solicited Event", "p999_ns"} {
+		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}

@@ -44,11 +44,12 @@ func switchFields(c *swconf.Config) []conf.Field {
 			return err
 		})
 	}}}, slices.DeleteFunc(c.Fields(), func(f conf.Field) bool {
-		for _, q := range c.Queues.Fields() {
+		for _, q := range slices.Concat(c.Queues.Fields(), c.LLDP.Fields(), c.Routing.Fields()) {
 			if f.Name == q.Name {
 				return true
 			}
 		}
-		return f.Name == "pause" || strings.HasPrefix(f.Name, "fecn_") || slices.Contains(marking, f.Name)
+		return f.Name == "pause" || f.Name == "fcf" || strings.HasPrefix(f.Name, "fecn_") ||
+			slices.Contains(marking, f.Name)
 	})...)
 }

@@ -152,9 +152,9 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestEveryKeyIsDocumented holds docs/ptp-sim.md against the keys.
+// TestEveryKeyIsDocumented holds docs/howto/ptp-sim.md against the keys.
 func TestEveryKeyIsDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/ptp-sim.md")
+	text, err := os.ReadFile("../../../../docs/howto/ptp-sim.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 	for _, list := range [][]string{own, names(switchFields(new(swconf.Config))), names(portFields(new(swconf.PortConfig))), names(ptpconf.Oscillator(new(clock.Oscillator)))} {
 		for _, name := range list {
 			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("docs/ptp-sim.md does not mention %s", name)
+				t.Errorf("docs/howto/ptp-sim.md does not mention %s", name)
 			}
 		}
 	}
@@ -171,7 +171,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 		for _, key := range regexp.MustCompile("`([a-z_0-9]+)`").FindAllStringSubmatch(v[1], -1) {
 			all := append(own, "xo", "tcxo", "ocxo")
 			if !slices.Contains(all, key[1]) {
-				t.Errorf("docs/ptp-sim.md mentions %s, which is no key", key[1])
+				t.Errorf("docs/howto/ptp-sim.md mentions %s, which is no key", key[1])
 			}
 		}
 	}

@@ -1,4 +1,5 @@
-package topo
+// Package draw draws the topology of a lab: for Mermaid, for Graphviz, and as SVG.
+package draw
 
 import (
 	"fmt"
@@ -9,12 +10,13 @@ import (
 	"strings"
 
 	"tapir/lab/host/fault"
+	"tapir/lab/topo"
 )
 
 // label is what a graph says about a node: its name, its kind, its addresses.
-func (n *Node) label() []string {
+func nodeLabel(n *topo.Node) []string {
 	kind := string(n.Kind)
-	if n.Kind == Switch {
+	if n.Kind == topo.Switch {
 		kind += " " + n.Switch.Mode.String()
 	}
 	all := []string{n.Name, kind}
@@ -27,7 +29,7 @@ func (n *Node) label() []string {
 	for _, v := range n.EM.Fabric.VESWs {
 		all = append(all, fmt.Sprintf("vESW %d %s", v.ID, v.Name))
 	}
-	if n.Kind != HFI {
+	if n.Kind != topo.HFI {
 		for _, p := range n.Addrs() {
 			all = append(all, p.String())
 		}
@@ -43,19 +45,19 @@ type look struct {
 	round     float64
 }
 
-var looks = map[Kind]look{
-	NIC:     {"[", "]", "box", "#e8f0fe", 3},
-	Card:    {"[[", "]]", "box", "#d2e3fc", 3},
-	Host:    {"[", "]", "box", "#eee", 3},
-	Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
-	HFI:     {"[", "]", "box", "#e2f3e4", 3},
-	Manager: {"([", "])", "ellipse", "#d5ebd9", 24},
-	Peer:    {"[(", ")]", "cylinder", "#f6e3ea", 12},
-	Gateway: {"[/", "/]", "parallelogram", "#f3efd0", 8},
+var looks = map[topo.Kind]look{
+	topo.NIC:     {"[", "]", "box", "#e8f0fe", 3},
+	topo.Card:    {"[[", "]]", "box", "#d2e3fc", 3},
+	topo.Host:    {"[", "]", "box", "#eee", 3},
+	topo.Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
+	topo.HFI:     {"[", "]", "box", "#e2f3e4", 3},
+	topo.Manager: {"([", "])", "ellipse", "#d5ebd9", 24},
+	topo.Peer:    {"[(", ")]", "cylinder", "#f6e3ea", 12},
+	topo.Gateway: {"[/", "/]", "parallelogram", "#f3efd0", 8},
 }
 
 // label is what a graph says about a link: what is special about it.
-func (l *Link) label() (all []string) {
+func linkLabel(l *topo.Link) (all []string) {
 	if l.Name != l.Ends[0]+"-"+l.Ends[1] {
 		all = append(all, l.Name)
 	}
@@ -106,12 +108,12 @@ func formatRate(bits int64) string {
 }
 
 // Mermaid writes the topology as a Mermaid flowchart.
-func (l *Lab) Mermaid(w io.Writer) error {
+func Mermaid(l *topo.Lab, w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("flowchart LR\n")
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
-		text := strings.ReplaceAll(strings.Join(n.label(), "<br/>"), `"`, "#quot;")
+		text := strings.ReplaceAll(strings.Join(nodeLabel(n), "<br/>"), `"`, "#quot;")
 		k := looks[n.Kind]
 		fmt.Fprintf(&b, "  n%d%s\"%s\"%s\n", i, k.open, text, k.end)
 	}
@@ -121,16 +123,16 @@ func (l *Lab) Mermaid(w io.Writer) error {
 		if k.Fabric {
 			begin, line = "==", "==="
 		}
-		if text := strings.Join(k.label(), ", "); text != "" {
+		if text := strings.Join(linkLabel(k), ", "); text != "" {
 			line = begin + ` "` + text + `" ` + line
 		}
-		fmt.Fprintf(&b, "  n%d %s n%d\n", l.index(k.Ends[0]), line, l.index(k.Ends[1]))
+		fmt.Fprintf(&b, "  n%d %s n%d\n", index(l, k.Ends[0]), line, index(l, k.Ends[1]))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func (l *Lab) index(name string) int {
+func index(l *topo.Lab, name string) int {
 	for i := range l.Nodes {
 		if l.Nodes[i].Name == name {
 			return i
@@ -140,12 +142,12 @@ func (l *Lab) index(name string) int {
 }
 
 // DOT writes the topology for Graphviz.
-func (l *Lab) DOT(w io.Writer) error {
+func DOT(l *topo.Lab, w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n", l.Name)
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
-		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, looks[n.Kind].dot, strings.Join(n.label(), "\n"))
+		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, looks[n.Kind].dot, strings.Join(nodeLabel(n), "\n"))
 	}
 	for i := range l.Links {
 		k := &l.Links[i]
@@ -153,7 +155,7 @@ func (l *Lab) DOT(w io.Writer) error {
 		if k.Fabric {
 			style = ", style=bold"
 		}
-		fmt.Fprintf(&b, "  %q -- %q [label=%q%s];\n", k.Ends[0], k.Ends[1], strings.Join(k.label(), ", "), style)
+		fmt.Fprintf(&b, "  %q -- %q [label=%q%s];\n", k.Ends[0], k.Ends[1], strings.Join(linkLabel(k), ", "), style)
 	}
 	b.WriteString("}\n")
 	_, err := io.WriteString(w, b.String())
@@ -167,8 +169,8 @@ const (
 )
 
 // SVG draws the topology: switches in the middle, everything else around them.
-func (l *Lab) SVG(w io.Writer) error {
-	at, wide, high := l.place()
+func SVG(l *topo.Lab, w io.Writer) error {
+	at, wide, high := place(l)
 	var b strings.Builder
 	fmt.Fprintf(&b,
 		`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" `+
@@ -176,10 +178,10 @@ func (l *Lab) SVG(w io.Writer) error {
 	b.WriteString(`<rect width="100%" height="100%" fill="white"/>` + "\n")
 	for i := range l.Links {
 		k := &l.Links[i]
-		p, q := at[l.index(k.Ends[0])], at[l.index(k.Ends[1])]
+		p, q := at[index(l, k.Ends[0])], at[index(l, k.Ends[1])]
 		fmt.Fprintf(&b, `<line x1="%.0f" y1="%.0f" x2="%.0f" y2="%.0f" stroke="%s"/>`+"\n", p.x, p.y, q.x, q.y,
-			k.stroke())
-		text := k.label()
+			stroke(k))
+		text := linkLabel(k)
 		for i, line := range text {
 			fmt.Fprintf(&b,
 				`<text x="%.0f" y="%.0f" fill="#a40" paint-order="stroke" stroke="white" `+
@@ -188,7 +190,7 @@ func (l *Lab) SVG(w io.Writer) error {
 		}
 	}
 	for i := range l.Nodes {
-		l.Nodes[i].draw(&b, at[i])
+		drawNode(&b, &l.Nodes[i], at[i])
 	}
 	b.WriteString("</svg>\n")
 	_, err := io.WriteString(w, b.String())
@@ -196,7 +198,7 @@ func (l *Lab) SVG(w io.Writer) error {
 }
 
 // stroke is the color and width of a link: those of Omni-Path are thicker.
-func (l *Link) stroke() string {
+func stroke(l *topo.Link) string {
 	if l.Fabric {
 		return `#286" stroke-width="3`
 	}
@@ -206,10 +208,10 @@ func (l *Link) stroke() string {
 type point struct{ x, y float64 }
 
 // place says where the nodes lie and how large the drawing is.
-func (l *Lab) place() (at []point, wide, high float64) {
+func place(l *topo.Lab) (at []point, wide, high float64) {
 	outer := 0
 	for i := range l.Nodes {
-		if l.Nodes[i].Kind != Switch {
+		if l.Nodes[i].Kind != topo.Switch {
 			outer++
 		}
 	}
@@ -222,7 +224,7 @@ func (l *Lab) place() (at []point, wide, high float64) {
 	lowest, highest := math.Inf(1), math.Inf(-1)
 	for i := range l.Nodes {
 		ring, count, radius := 0, outer, r
-		if l.Nodes[i].Kind == Switch {
+		if l.Nodes[i].Kind == topo.Switch {
 			ring, count, radius = 1, inner, r/2
 			if inner == 1 {
 				radius = 0
@@ -242,8 +244,8 @@ func (l *Lab) place() (at []point, wide, high float64) {
 }
 
 // draw draws the node around p.
-func (n *Node) draw(b *strings.Builder, p point) {
-	lines := n.label()
+func drawNode(b *strings.Builder, n *topo.Node, p point) {
+	lines := nodeLabel(n)
 	k := looks[n.Kind]
 	high := float64(len(lines))*boxLine + boxPad
 	fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="%.0f" fill="%s" stroke="#333"/>`+"\n",

@@ -2,13 +2,12 @@ package capture
 
 import (
 	"bufio"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-
-	"github.com/google/gopacket/pcapgo"
 
 	"tapir/opa"
 	"tapir/wire/enum"
@@ -80,11 +79,18 @@ func (f *flushing) Read(b []byte) (int, error) {
 	return f.r.Read(b)
 }
 
-// Blocks returns what reads the blocks of r, a capture in pcapng or pcap, one
-// by one up to io.EOF. What is no capture gives ErrNotCapture.
+// Blocks returns what reads the blocks of r, a capture in pcapng or pcap, compressed
+// by gzip or not, one by one up to io.EOF. What is no capture gives ErrNotCapture.
 func Blocks(r io.Reader) (func() (pcapng.Block, error), error) {
 	const ngMagic = 0x0a0d0d0a
 	in := bufio.NewReaderSize(r, 64<<10)
+	if magic, err := in.Peek(2); err == nil && magic[0] == 0x1f && magic[1] == 0x8b {
+		z, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, ErrNotCapture
+		}
+		in = bufio.NewReaderSize(z, 64<<10)
+	}
 	magic, err := in.Peek(4)
 	if err != nil {
 		return nil, ErrNotCapture
@@ -92,23 +98,22 @@ func Blocks(r io.Reader) (func() (pcapng.Block, error), error) {
 	if binary.LittleEndian.Uint32(magic) == ngMagic {
 		return pcapng.NewReader(in).Next, nil
 	}
-	old, err := pcapgo.NewReader(in)
+	old, err := pcapng.NewClassic(in)
 	if err != nil {
 		return nil, ErrNotCapture
 	}
-	head := []pcapng.Block{&pcapng.Section{}, &pcapng.Interface{LinkType: uint16(old.LinkType()),
-		SnapLen: old.Snaplen()}}
+	head := []pcapng.Block{&pcapng.Section{}, old.Interface()}
 	return func() (pcapng.Block, error) {
 		if len(head) > 0 {
 			b := head[0]
 			head = head[1:]
 			return b, nil
 		}
-		data, ci, err := old.ReadPacketData()
+		p, err := old.Next()
 		if err != nil {
-			return nil, err
+			return nil, err // not a Block that holds a nil *Packet
 		}
-		return &pcapng.Packet{Stamp: ci.Timestamp.UnixNano(), Data: data, OrigLen: uint32(ci.Length)}, nil
+		return p, nil
 	}, nil
 }
 

@@ -26,7 +26,7 @@ import (
 	"tapir/lab/topo"
 )
 
-var update = flag.Bool("update", false, "write the topology files of examples/containerlab anew")
+var update = flag.Bool("update", false, "write the topology files of examples/containerlab again")
 
 const examples = "../../../examples/containerlab"
 

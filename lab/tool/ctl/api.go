@@ -39,7 +39,8 @@ const Version = 1
 // NIC, of an RDMA NIC, of an Omni-Path HFI, of an Ethernet Manager.
 var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "gid", "ah", "resource", "clients", "neigh",
 	"irq", "stats",
-	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf", "lldp", "dcb",
+	"counters", "params", "events", "log", "link", "mfw", "nvm", "tlv", "ll2", "vf", "lldp", "dcb", "iscsi", "nvme",
+	"fcoe", "fcf",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit", "wire"}
 
 // KnownKind tells whether kind is one of Kinds.

@@ -45,15 +45,23 @@ type Client struct {
 	// then listens.
 	Begun func()
 
-	path string
-	http *http.Client
+	path   string
+	http   *http.Client
+	inside func(job any, begun func(), report any) error
+}
+
+// Inside is a client of a NIC of this process, which has jobs alone: perf is Perf.
+func Inside(name string, perf func(job any, begun func(), report any) error) *Client {
+	return &Client{Hello: Hello{Name: name}, inside: perf}
 }
 
 // List returns the names of the running NICs that this user may control, in
 // order. Sockets whose process is gone are left out.
-func List() (running []string) { return listIn(Dir()) }
+func List() (running []string) { return ListIn(Dir()) }
 
-func listIn(dir string) (running []string) {
+// ListIn is List of nodes whose control sockets lie in dir.
+
+func ListIn(dir string) (running []string) {
 	for _, name := range sockets(dir) {
 		if c, err := net.Dial("unix", filepath.Join(dir, name+suffix)); err == nil {
 			c.Close()
@@ -106,7 +114,7 @@ func Speaking(ctx context.Context, name, personality string) (string, error) {
 	case len(found) == 0:
 		return "", fmt.Errorf("no NIC with personality %[1]s is running: tapir nic --personality %[1]s", personality)
 	case len(found) > 1:
-		return "", usage.Errorf("several NICs with personality %s are running (%s): choose one with --nic NAME",
+		return "", usage.Errorf("several NICs with personality %s are running (%s): choose one by its name",
 			personality, strings.Join(found, ", "))
 	}
 	return found[0], nil
@@ -124,7 +132,7 @@ func DialIn(dir, name string) (*Client, error) { return dialIn(context.Backgroun
 
 func dialIn(ctx context.Context, dir, name string) (*Client, error) {
 	if name == "" {
-		switch running := listIn(dir); len(running) {
+		switch running := ListIn(dir); len(running) {
 		case 0:
 			return nil, &Error{What: "no NIC is running (looked in " + dir + ")",
 				Remedy: "start one with: " + StartHint}
@@ -132,7 +140,7 @@ func dialIn(ctx context.Context, dir, name string) (*Client, error) {
 			name = running[0]
 		default:
 			return nil, &Error{What: "several NICs are running: " + strings.Join(running, ", "),
-				Remedy: "choose one with --nic NAME"}
+				Remedy: "choose one by its name"}
 		}
 	}
 	if err := CheckName(name); err != nil {
@@ -145,7 +153,7 @@ func dialIn(ctx context.Context, dir, name string) (*Client, error) {
 		ReadBufferSize:  streamBuffer}}
 	conn, err := net.Dial("unix", path)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
-		return nil, notRunning(dir, name, listIn(dir))
+		return nil, notRunning(dir, name, ListIn(dir))
 	}
 	if err != nil {
 		return nil, &Error{What: fmt.Sprintf("cannot reach NIC %s: %v", name, err),
@@ -343,6 +351,9 @@ func (c *Client) Stop(ctx context.Context) error {
 // progress, if not nil, gets what the NIC tells meanwhile. When ctx ends, the
 // NIC cancels the job, and Perf returns when it has.
 func (c *Client) Perf(ctx context.Context, job any, progress func(json.RawMessage), report any) error {
+	if c.inside != nil {
+		return c.inside(job, c.Begun, report)
+	}
 	running, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	var conn atomic.Pointer[net.UnixConn]

@@ -18,6 +18,10 @@ type command struct {
 
 // Answer and runner run a command: args and the answer are JSON.
 type Answer = func(ctx context.Context, args json.RawMessage) (any, error)
+
+// Job starts a job, as NIC.Perf does.
+type Job = func(raw json.RawMessage, progress func(any), done func(any, error)) (cancel func(), err error)
+
 type runner func(ctx context.Context, d *served, args json.RawMessage) (any, error)
 
 // nothing stands for arguments, or an answer, that a command does not have.

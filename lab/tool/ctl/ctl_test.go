@@ -400,7 +400,7 @@ func TestDialNamesTheChoices(t *testing.T) {
 		t.Error(d)
 	}
 	_, err = Dial("")
-	wantError(t, err, "nic0, nic1", "--nic NAME")
+	wantError(t, err, "nic0, nic1", "choose one by its name")
 	_, err = Dial("nic7")
 	wantError(t, err, "nic7 is not running", "nic0, nic1")
 	_, err = Dial("../nic0")

@@ -56,9 +56,14 @@ type Device struct {
 	// port and returns its answer, on the thread; nil: the NIC has no such port.
 	LocalMAD func(qp uint32, lid uint16, mad []byte) ([]byte, error)
 	Commands map[string]Answer // that others answer
-	Clients  func() any        // the programs that use the NIC, flat structs
-	Wire     func() any        // what its wire counts, flat structs, on the thread; nil: nothing
-	OnStop   func()            // begins the orderly end; must not wait for it
+	Jobs     map[string]Job    // that others run, by Op
+	// Tables are those that others show, by kind: lists of flat structs, on the thread.
+	Tables map[string]func() any
+	// Counted is what others count at the NIC, on the thread; nil: nothing.
+	Counted func() []view.Counter
+	Clients func() any // the programs that use the NIC, flat structs
+	Wire    func() any // what its wire counts, flat structs, on the thread; nil: nothing
+	OnStop  func()     // begins the orderly end; must not wait for it
 
 	tee capture.Tee // belongs to the thread
 }
@@ -108,7 +113,10 @@ var tables = map[string]table{
 		}
 		return d.Wire(), nil
 	},
-	"counters": one((*nic.Device).Counters),
+	"counters": func(d *served, _ frame.Time) (any, error) { return d.counters(), nil },
+	"iscsi":    ofOthers("iscsi"),
+	"nvme":     ofOthers("nvme"),
+	"fcoe":     ofOthers("fcoe"),
 	"params":   one((*nic.Device).ShowParams),
 	"stats":    one((*nic.Device).ShowStats),
 	"events":   one(func(d *nic.Device) []view.EventInfo { return d.ShowEvents(0) }),
@@ -143,6 +151,25 @@ func one[T any](show func(*nic.Device) T) table {
 // list is a table that is an array in JSON, also if it is empty.
 func list[T any](show func(*nic.Device) []T) table {
 	return func(d *served, _ frame.Time) (any, error) { return append([]T{}, show(d.Device)...), nil }
+}
+
+// ofOthers is a table of what runs at the NIC, empty if nothing does.
+func ofOthers(kind string) table {
+	return func(d *served, _ frame.Time) (any, error) {
+		if show := d.Tables[kind]; show != nil {
+			return show(), nil
+		}
+		return []struct{}{}, nil
+	}
+}
+
+// counters are those of the NIC and of what runs at it.
+func (d *served) counters() []view.Counter {
+	all := d.Device.Counters()
+	if d.Counted != nil {
+		all = append(all, d.Counted()...)
+	}
+	return all
 }
 
 // ofFastLinQ is a table that only FastLinQ hardware has.
@@ -260,6 +287,9 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 		})
 	case ptprun.Op:
 		return d.clock().Perf(raw, progress, done)
+	}
+	if job := d.Jobs[kind.Op]; job != nil {
+		return job(raw, progress, done)
 	}
 	return perform(d, raw, func(job perfconf.Job, now frame.Time) (*perf.Run, error) {
 		return perf.Start(d.Device, job, now, func(r perf.Report, err error) { done(r, explain(job.Op, err)) },

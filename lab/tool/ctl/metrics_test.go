@@ -4,12 +4,17 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"tapir/nic/view"
@@ -94,6 +99,56 @@ func TestMetrics(t *testing.T) {
 	th.ended = true
 	if status, body = scrape(t, s); status != http.StatusInternalServerError {
 		t.Errorf("of a NIC that has ended: %d\n%s", status, body)
+	}
+}
+
+// TestExposition compares the text with that of Prometheus' own library.
+func TestExposition(t *testing.T) {
+	all := []Metric{
+		{Name: "tapir_b", Help: "Gauge with a \\ and\na line.", Gauge: true, Value: -1.5, Labels: []Label{{"z", "b\"b\\c\nd"}, {"a", "µ"}}},
+		{Name: "tapir_a-b_total", Help: "Counter.", Value: 12345678},
+		{Name: "tapir_b", Help: "Gauge with a \\ and\na line.", Gauge: true, Value: math.Inf(1), Labels: []Label{{"z", "c"}, {"a", "µ"}}},
+		{Name: "tapir_h", Help: "Histogram.", Labels: []Label{{"nic", "nic0"}},
+			Histogram: &Histogram{Count: 7, Sum: 0.25, Buckets: map[float64]uint64{0.5: 6, 1e-9: 2, 64: 6}}},
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(library(all))
+	theirs, ours := httptest.NewRecorder(), httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(theirs, httptest.NewRequest("GET", "/metrics", nil))
+	metricsOf(fixed(all)).ServeHTTP(ours, httptest.NewRequest("GET", "/metrics", nil))
+	if want, have := theirs.Body.String(), ours.Body.String(); want != have || len(want) < 300 {
+		t.Errorf("Prometheus writes\n%s\nand we\n%s", want, have)
+	}
+	if want, have := theirs.Header().Get("Content-Type"), ours.Header().Get("Content-Type"); !strings.HasPrefix(want, have) {
+		t.Errorf("content type %q, Prometheus' is %q", have, want)
+	}
+}
+
+// fixed is a NIC with these samples; library gives them to Prometheus' own library.
+type (
+	fixed   []Metric
+	library []Metric
+)
+
+func (f fixed) Metrics() ([]Metric, error) { return slices.Clone(f), nil }
+
+func (library) Describe(chan<- *prometheus.Desc) {}
+
+func (l library) Collect(out chan<- prometheus.Metric) {
+	for _, m := range l {
+		var names, values []string
+		for _, label := range m.Labels {
+			names, values = append(names, label.Name), append(values, label.Value)
+		}
+		desc := prometheus.NewDesc(m.Name, m.Help, names, nil)
+		switch h := m.Histogram; {
+		case h != nil:
+			out <- prometheus.MustNewConstHistogram(desc, h.Count, h.Sum, h.Buckets, values...)
+		case m.Gauge:
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, m.Value, values...)
+		default:
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, m.Value, values...)
+		}
 	}
 }
 

@@ -1,17 +1,19 @@
 package ctl
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 )
 
-// counted is a NIC with one counter.
+// counted is a NIC with one counter and a histogram.
 type counted string
 
 func (c counted) Metrics() ([]Metric, error) {
-	return []Metric{{Name: "tapir_nic_tx_packets_total", Help: "sent", Value: 7, Labels: []Label{{"nic", string(c)}}}}, nil
+	return []Metric{{Name: "tapir_nic_tx_packets_total", Help: "sent", Value: 7, Labels: []Label{{"nic", string(c)}}},
+		{Name: "tapir_depth", Help: "depth", Labels: []Label{{"nic", string(c)}}, Histogram: &Histogram{Count: 5, Sum: 300, Buckets: map[float64]uint64{0: 1, 64: 3}}}}, nil
 }
 
 // The metrics of several NICs are served over TCP, on the loopback address
@@ -39,6 +41,11 @@ func TestListenMetrics(t *testing.T) {
 			for _, nic := range []string{"nic0", "nic1"} {
 				if status == http.StatusOK && !strings.Contains(string(body), `tapir_nic_tx_packets_total{nic="`+nic+`"} 7`) {
 					t.Errorf("%s: no metrics of %s:\n%s", path, nic, body)
+				}
+				for _, line := range []string{"_bucket{nic=\"%s\",le=\"0\"} 1", "_bucket{nic=\"%s\",le=\"64\"} 3", "_bucket{nic=\"%s\",le=\"+Inf\"} 5", "_sum{nic=\"%s\"} 300"} {
+					if line = "tapir_depth" + fmt.Sprintf(line, nic); status == http.StatusOK && !strings.Contains(string(body), line) {
+						t.Errorf("%s: no %s:\n%s", path, line, body)
+					}
 				}
 			}
 		}

@@ -113,29 +113,6 @@ func Examples(options []Option) string {
 	return strings.Join(lines, "\n")
 }
 
-// Find asks the running NICs and HFIs which of them has the device called
-// name. The caller closes the client.
-func Find(ctx context.Context, name string) (*Device, *ctl.Client, error) {
-	var known []string
-	for _, running := range ctl.List() {
-		c, err := ctl.Dial(running)
-		if err != nil {
-			return nil, nil, err
-		}
-		d, names, err := Open(ctx, c, name)
-		if err != nil || d != nil {
-			return d, c, err
-		}
-		known = append(known, names...)
-		c.Close()
-	}
-	if known == nil {
-		return nil, nil, fmt.Errorf("no NIC is running: start one with: %s", ctl.StartHint)
-	}
-	return nil, nil, fmt.Errorf("%s is neither a NIC nor the TAP of one: choose one of %s", name,
-		strings.Join(known, ", "))
-}
-
 // Open returns the device called name of the NIC or HFI behind client. If it
 // has no such device, d is nil and names are those that it has.
 func Open(ctx context.Context, client Client, name string) (d *Device, names []string, err error) {

@@ -22,7 +22,7 @@ var memoryOptions = []Option{
 		Usage: "memory of the module, decoded: raw on|off hex on|off offset N length N", Operands: "hex on",
 		run: printModule},
 	{Short: "p", Long: "identify", Example: "-p nic0 5",
-		Usage: "let the LED of the port blink, for so many seconds or until Ctrl-C", Operands: "N", run: identify},
+		Usage: "blink the port's LED for N seconds, or until Ctrl-C", Operands: "N", run: identify},
 }
 
 // dumpOperands are the operands of the options that show octets.

@@ -27,7 +27,7 @@ func Command() *cobra.Command {
 			"puts it; all forms make the same NIC.\n\n" +
 			"With --firmware FORM a NIC searches for a file of that name in the directories of\n" +
 			nicnode.FirmwarePathEnv + ", then in " + strings.Join(nicnode.FirmwareDirs, " and ") + ".\n\n" +
-			"With a FILE, or a form to search for, it says what that is, or which place of it is wrong.",
+			"With a FILE, or a form to search for, it prints the file's form and version, or where it is wrong.",
 		Example: "  tapir firmware --form zipped-bin -w /lib/firmware/tapir/" +
 			fastlinq.StormFile(fastlinq.ZippedBinary) + "\n" +
 			"  tapir nic --tap tap0 --ip 10.0.0.1/24 --firmware zipped-bin\n" +

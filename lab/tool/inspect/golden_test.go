@@ -152,14 +152,28 @@ func checkQuirks(t *testing.T, name, file string) {
 	}
 }
 
-// LLDP with DCBX and FCoE's initialization are nothing to judge.
+// LLDP with DCBX is nothing to judge.
 func TestOtherProtocols(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"dcbx-lldpad", "fip-vn2vn"} {
+	r := inspectFile(t, "testdata/dcbx-lldpad.pcap", Options{})
+	if r.Verdict() != NothingSeen || len(r.Findings) > 0 || r.Other != r.Packets {
+		t.Errorf("%s %v", r.Verdict(), r.Findings)
+	}
+}
+
+// Linux's VN2VN, and our nodes with each other and in a fabric: nothing is wrong with them.
+func TestFCoECaptures(t *testing.T) {
+	t.Parallel()
+	for name, frames := range map[string]int{"fip-vn2vn": 5, "fcoe-vn2vn": 34, "fcoe-fabric": 104} {
 		r := inspectFile(t, "testdata/"+name+".pcap", Options{})
-		if r.Verdict() != NothingSeen || len(r.Findings) > 0 || r.Other != r.Packets {
+		if r.Verdict() != Clean || len(r.Findings) > 0 || len(r.Flows) != 1 || r.Flows[0].Packets != frames {
 			t.Errorf("%s: %s %v", name, r.Verdict(), r.Findings)
 		}
+	}
+	list := load(t, "testdata/fcoe-vn2vn.pcap")
+	list[21].Data[60] ^= 1
+	if r := judge(list); r.Verdict() != Violations || r.First().Packet != 22 || r.First().Clause != "FC-FS-3 section 9.2" {
+		t.Errorf("an octet of data is changed: %v", r.Findings)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package inspect replays a capture of anyone's traffic through the state
 // machines of the protocols and names what breaks a rule, with the number of
-// the packet and the clause: TCP, MPA, DDP and RDMAP, RoCE, Omni-Path's packets, PTP.
+// the packet and the clause: TCP, MPA, DDP and RDMAP, RoCE, iSCSI, FIP and FCoE, Omni-Path's packets, PTP.
 //
 // An Inspector takes packets and gives a Report; it does no I/O and owns no
 // clock. It stands beside the wire: it does not know what memory, queues and
@@ -14,6 +14,8 @@ import (
 	"slices"
 
 	"tapir/wire/ether"
+	"tapir/wire/fcoe"
+	"tapir/wire/fip"
 	"tapir/wire/ib"
 	"tapir/wire/ip"
 	"tapir/wire/pcapng"
@@ -67,6 +69,7 @@ type Inspector struct {
 	other  map[otherKey]*Flow
 	fabric map[fabricKey]*Flow
 	ptp    map[ptpKey]*ptpDomain
+	vlans  map[vlanKey]*fibreVLAN
 	noted  map[string]bool // notes that are made once
 	start  int64           // time of the first packet
 	hand   *Packet         // that is judged
@@ -78,7 +81,7 @@ type Inspector struct {
 func New(opt Options) *Inspector {
 	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last ||
 		opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
-		fabric: map[fabricKey]*Flow{}, noted: map[string]bool{},
+		fabric: map[fabricKey]*Flow{}, vlans: map[vlanKey]*fibreVLAN{}, noted: map[string]bool{},
 		ptp: map[ptpKey]*ptpDomain{}, roce: newRoCEState(), views: newViews()}
 }
 
@@ -140,6 +143,8 @@ func (i *Inspector) ethernet(p *Packet, b []byte) {
 		i.ip(p, b[n:])
 	case ether.TypePTP:
 		i.ptpFrame(p, b)
+	case fip.EtherType, fcoe.EtherType:
+		i.fibre(p, h, b[n:])
 	case ib.EtherType:
 		i.roceV1(p, b[n:])
 	default:

@@ -160,7 +160,7 @@ func (h *half) segment(u []byte, packet int) {
 	for _, r := range headerRules {
 		if r.broken(s) {
 			h.violate(r.rule, packet, "%s", s.text())
-			if r.rule.last {
+			if r.rule.Last {
 				return
 			}
 		}

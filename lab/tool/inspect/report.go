@@ -87,6 +87,7 @@ type Side struct {
 	OutOfOrder      int            `json:"out_of_order,omitempty"`
 	SuperFrames     int            `json:"super_frames,omitempty"` // longer than the MSS
 	FPDUs           int            `json:"fpdus,omitempty"`
+	PDUs            int            `json:"pdus,omitempty"` // of iSCSI
 	CRCErrors       int            `json:"crc_errors,omitempty"`
 	Messages        map[string]int `json:"messages,omitempty"` // by name
 	MessageOctets   uint64         `json:"message_octets,omitempty"`
@@ -244,7 +245,7 @@ func (r *Report) writeFindings(p *printer) {
 	case NotJudged:
 		p.f("no violation in what was replayed; not all of the capture could be\n")
 	case NothingSeen:
-		p.f("nothing to replay: no iWARP, RoCE, Omni-Path or PTP traffic\n")
+		p.f("nothing to replay: no iWARP, RoCE, iSCSI, FCoE, Omni-Path or PTP traffic\n")
 	}
 }
 
@@ -284,7 +285,7 @@ func (s *Side) write(p *printer, from string) {
 	for _, c := range []struct {
 		n    int
 		name string
-	}{{s.FPDUs, "FPDUs"}, {s.Retransmissions, "retransmissions"}, {s.OutOfOrder, "out of order"},
+	}{{s.FPDUs, "FPDUs"}, {s.PDUs, "PDUs"}, {s.Retransmissions, "retransmissions"}, {s.OutOfOrder, "out of order"},
 		{s.SuperFrames, "super-frames"}, {s.CRCErrors, "wrong CRCs"}} {
 		if c.n > 0 {
 			p.f(", %d %s", c.n, c.name)

@@ -1,27 +1,28 @@
 package inspect
 
+import (
+	"slices"
+
+	"tapir/lab/tool/inspect/clause"
+	"tapir/lab/tool/inspect/fibre"
+	"tapir/lab/tool/inspect/scsi"
+)
+
 // Rule is something that a packet can break.
-type Rule struct {
-	Clause string // of the standard that demands it
-	Says   string // what is wrong with a packet that breaks it
-	Siw    bool   // Linux siw is known to break it
-	Should bool   // the standard says SHOULD: what breaks it is a note
-	last   bool   // what the same side sends behind it is not judged
-	lost   bool   // nor can it be told where its messages begin
-}
+type Rule = clause.Rule
 
 // trait is how a rule differs from others.
 type trait func(*Rule)
 
 func siw(r *Rule)    { r.Siw = true }
 func should(r *Rule) { r.Should = true }
-func last(r *Rule)   { r.last = true }
-func lost(r *Rule)   { r.last, r.lost = true, true }
+func last(r *Rule)   { r.Last = true }
+func lost(r *Rule)   { r.Last, r.Lost = true, true }
 
 var rules []*Rule
 
 // Rules lists all rules in the order of the layers.
-func Rules() []*Rule { return rules }
+func Rules() []*Rule { return slices.Concat(rules, scsi.Rules(), fibre.Rules()) }
 
 func rule(clause, says string, traits ...trait) *Rule {
 	r := &Rule{Clause: clause, Says: says}
@@ -144,7 +145,7 @@ var (
 	termExtra    = rule("RFC 5040 section 4.8", "octets behind the Terminate")
 )
 
-// Omni-Path: the fields as docs/opa-wireshark.md has them.
+// Omni-Path: the fields as docs/howto/opa-wireshark.md has them.
 var (
 	opaFraming  = rule("OPA framing", "the header around the packet is impossible or names another vESW")
 	opaShort    = rule("OPA 16B Length", "shorter than a packet can be")
@@ -166,7 +167,7 @@ var (
 	opa9BQKey   = rule("OPA 9B Q_Key", "the Q_Key does not suit the queue pair")
 )
 
-// RoCE: sections of the InfiniBand Architecture, volume 1; docs/roce.md tells more of each.
+// RoCE: sections of the InfiniBand Architecture, volume 1; docs/concepts/roce.md tells more of each.
 var (
 	roceUDPLength = rule("IBTA annex A17.9", "UDP and IP headers have different lengths")
 	roceOptions   = rule("IBTA annex A17.9.1", "an IP header with options")

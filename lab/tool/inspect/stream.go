@@ -116,8 +116,13 @@ func (h *half) arrived() {
 	if s.state == streamFull {
 		h.fpdus()
 	}
-	if s.state == streamOther || s.state == streamDead {
+	switch {
+	case s.state == streamOther && h.c.scsi != nil:
+		s.done += uint64(h.c.scsi.Take(h.side, octets{s}))
+		s.prior.at = s.done
+	case s.state == streamOther || s.state == streamDead:
 		s.done = s.end()
+		s.prior.at = s.done
 	}
 	s.forget()
 }
@@ -178,6 +183,7 @@ func (h *half) startup() {
 		fallthrough
 	default:
 		s.state, h.peer().stream.state = streamOther, streamOther
+		speaksISCSI(h, b)
 		return
 	}
 	h.frame(b, want)
@@ -527,6 +533,8 @@ func (h *half) ended(packet int) {
 	n := len(s.rest())
 	switch {
 	case n == 0:
+	case h.c.scsi != nil:
+		h.c.scsi.Ended(h.side, packet, n)
 	case s.state == streamStart && (h.c.flow.Protocol != "iWARP" || s.guess || h.peer().missing()):
 	case s.state == streamStart:
 		h.violate(streamInFrame, s.packet(s.done), "%d octets of it", n)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/tool/inspect/scsi"
 	"tapir/mpa"
 	"tapir/wire/ip"
 	"tapir/wire/stream"
@@ -27,6 +28,7 @@ type conn struct {
 	reads [2][]readRequest
 	reply *mpa.Frame
 	req   *mpa.Frame
+	scsi  *scsi.Conn // nil: not iSCSI
 	rtt   RTT
 
 	again   Packet     // with a SYN that may open another connection
@@ -268,7 +270,7 @@ func (h *half) ack(p *Packet, t *tcp.Header, length int) {
 // data takes the octets of a segment, length of them on the wire.
 func (h *half) data(p *Packet, t *tcp.Header, b []byte, length int) {
 	fin := t.Flags.Has(tcp.FIN)
-	if !h.begun {
+	if !h.begun && !joins(h, t, b) {
 		h.stream.guess = h.stream.guess || looksLikeFPDU(b)
 		return
 	}
@@ -392,6 +394,9 @@ func (h *half) resume() {
 	h.stream.resumed, h.c.blind = true, true
 	h.c.reads = [2][]readRequest{}
 	h.rdma.resume()
+	if h.c.scsi != nil {
+		h.c.scsi.Gap(h.side, x.Note.packet)
+	}
 }
 
 // take hands on what is new of a segment.
@@ -448,8 +453,8 @@ func (h *half) violate(r *Rule, packet int, format string, args ...any) {
 	if !h.mute {
 		h.c.in.violate(r, packet, h.c.flow, format, args...)
 	}
-	h.mute = h.mute || r.last
-	if r.lost {
+	h.mute = h.mute || r.Last
+	if r.Lost {
 		h.stream.state = streamDead
 	}
 }
@@ -485,6 +490,8 @@ func (c *conn) finish() {
 		c.flow.RTT = &c.rtt
 	}
 	switch {
+	case c.scsi != nil:
+		c.finishISCSI()
 	case c.half[0].stream.guess || c.half[1].stream.guess:
 		c.flow.Protocol = "iWARP"
 		c.flow.State, c.flow.Why = NotReplayed, "begins in mid-stream: not replayed from its start"

@@ -28,12 +28,12 @@ func load(t *testing.T, name string) *topo.Lab {
 func TestSuite(t *testing.T) {
 	dir := t.TempDir()
 	s := Suite{Labs: []*topo.Lab{load(t, "first-write"), load(t, "out-of-order")}, Out: dir,
-		JUnit: filepath.Join(dir, "junit.xml"), JSON: filepath.Join(dir, "all.json"), HTML: filepath.Join(dir, "all.html")}
+		JUnit: filepath.Join(dir, "junit.xml"), Results: filepath.Join(dir, "all.json"), HTML: filepath.Join(dir, "all.html")}
 	var out strings.Builder
 	if err := s.Run(t.Context(), &out); err != nil || strings.Count(out.String(), "pass  ") != 2 {
 		t.Fatalf("%v\n%s", err, &out)
 	}
-	for _, report := range []string{s.JUnit, s.JSON, s.HTML} {
+	for _, report := range []string{s.JUnit, s.Results, s.HTML} {
 		text, err := os.ReadFile(report)
 		if err != nil || !strings.Contains(string(text), "first-write") || !strings.Contains(string(text), "out-of-order") {
 			t.Errorf("%s: %v", report, err)

@@ -56,7 +56,7 @@ func (s *Stepper) Step(ctx context.Context, e *virtual.Event) error {
 			case err == nil && n > 0:
 				s.ahead = n - 1
 			default:
-				fmt.Fprintln(s.out, "Enter: the next event; a number: so many; c: all; q: end the lab")
+				fmt.Fprintln(s.out, "Enter: the next event; N: the next N events; c: all events; q: end the lab")
 				continue
 			}
 			return nil

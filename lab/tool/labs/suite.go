@@ -28,10 +28,11 @@ func Run(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) 
 
 // One is a lab that runs with all that happens printed.
 type One struct {
-	Lab   *topo.Lab
-	Out   string // directory; empty: nothing is kept
-	Print io.Writer
-	Step  func(context.Context, *virtual.Event) error // after each event of the virtual clock; nil: nothing
+	Version string // of the program, for the lab's control socket
+	Lab     *topo.Lab
+	Out     string // directory; empty: nothing is kept
+	Print   io.Writer
+	Step    func(context.Context, *virtual.Event) error // after each event of the virtual clock; nil: nothing
 }
 
 // Run runs the lab. That it fails is an exit code, as it has been printed.
@@ -41,8 +42,9 @@ func (o *One) Run(ctx context.Context) error {
 		return err
 	}
 	options := steps.Options{Out: o.Out, Print: o.Print}
-	r, err := Run(ctx, o.Lab, real.Options{Options: options, Tapir: self, Echo: true},
+	r, err := Run(ctx, o.Lab, real.Options{Options: options, Tapir: self, Echo: true, Control: o.Version},
 		virtual.Options{Options: options, Step: o.Step})
+	err = errors.Join(err, keep(o.Print, o.Lab, r, o.Version, o.Out))
 	switch {
 	case r.Error != "":
 		err = errors.Join(errors.New(r.Error), err)
@@ -54,12 +56,14 @@ func (o *One) Run(ctx context.Context) error {
 
 // Suite is several labs that run one after the other.
 type Suite struct {
-	Labs []*topo.Lab
-	Out  string // directory with a folder for each lab; empty: nothing is kept
+	Version string // of the program
+	Labs    []*topo.Lab
+	Out     string // directory with a folder for each lab; empty: nothing is kept
 	// Attached: the nodes are up already, as of real.Attach.
 	Attached bool
 	// Files with the results of all labs; empty: not written.
-	JUnit, JSON, HTML string
+	JUnit, Results, HTML string
+	JSON                 bool // print the results as JSON instead of lines
 }
 
 // Run runs the labs, prints their verdicts and writes the reports. It fails if
@@ -89,7 +93,13 @@ func (s *Suite) Run(ctx context.Context, w io.Writer) error {
 		if err != nil {
 			errs = append(errs, fmt.Errorf("lab %s: %w", lab.Name, err))
 		}
-		printVerdict(w, r)
+		if !s.JSON {
+			printVerdict(w, r)
+			errs = append(errs, keep(w, lab, r, s.Version, options.Out))
+		}
+	}
+	if s.JSON {
+		errs = append(errs, result.JSON(w, all...))
 	}
 	if ctx.Err() != nil {
 		errs = append(errs, errors.New("interrupted"))
@@ -120,7 +130,7 @@ func (s *Suite) write(all []*result.Result) (err error) {
 	for _, report := range []struct {
 		name  string
 		write func(io.Writer, ...*result.Result) error
-	}{{s.JUnit, result.JUnit}, {s.JSON, result.JSON}, {s.HTML, result.HTML}} {
+	}{{s.JUnit, result.JUnit}, {s.Results, result.JSON}, {s.HTML, result.HTML}} {
 		if report.name != "" {
 			err = errors.Join(err, result.WriteFile(report.name, func(w io.Writer) error {
 				return report.write(w, all...)

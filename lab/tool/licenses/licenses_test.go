@@ -67,6 +67,9 @@ func linked(t *testing.T) (modules []string, files map[string][]string) {
 	return modules, files
 }
 
+// uPlot is no module: the page of `tapir ui` has it.
+const uPlot = "uPlot 1.6.32, https://github.com/leeoniya/uPlot, in the page of tapir ui"
+
 // TestNotices: each linked module is there, with all that its authors ask to be told.
 func TestNotices(t *testing.T) {
 	modules, files := linked(t)
@@ -95,6 +98,13 @@ func TestNotices(t *testing.T) {
 			}
 		}
 	}
+	plot, err := os.ReadFile("../ui/page/uPlot.LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.TrimSpace(string(plot))
+	texts = append(texts, text)
+	users[text] = append(users[text], uPlot)
 	var b strings.Builder
 	fmt.Fprintln(&b, "Tapir is linked with the modules below. Each list of modules is followed by the text of their licence.")
 	for _, text := range texts {

@@ -49,10 +49,8 @@ func page(cmd *cobra.Command, version string) []byte {
 	}
 	if cmd.HasAvailableSubCommands() {
 		b.WriteString(".SH COMMANDS\n")
-		for _, sub := range cmd.Commands() {
-			if documented(sub) {
-				fmt.Fprintf(&b, ".TP\n.B %s\n%s\n", roff(sub.Name()), roff(sub.Short))
-			}
+		for _, g := range append(cmd.Groups(), &cobra.Group{}) { // the last: commands without a group
+			commands(&b, cmd, g)
 		}
 	}
 	options(&b, cmd.NonInheritedFlags())
@@ -62,6 +60,21 @@ func page(cmd *cobra.Command, version string) []byte {
 	b.WriteString(".SH EXIT STATUS\n0 on success, 1 on failure, 2 on a mistake on the command line.\n")
 	seeAlso(&b, cmd)
 	return b.Bytes()
+}
+
+// commands lists those of a group below cmd, under its title.
+func commands(b *bytes.Buffer, cmd *cobra.Command, g *cobra.Group) {
+	title := g.Title
+	for _, sub := range cmd.Commands() {
+		if !documented(sub) || sub.GroupID != g.ID {
+			continue
+		}
+		if title != "" {
+			fmt.Fprintf(b, ".SS %s\n", roff(strings.TrimSuffix(title, ":")))
+			title = ""
+		}
+		fmt.Fprintf(b, ".TP\n.B %s\n%s\n", roff(sub.Name()), roff(sub.Short))
+	}
 }
 
 func options(b *bytes.Buffer, flags *pflag.FlagSet) {

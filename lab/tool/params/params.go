@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"tapir/lab/tool/cli"
 	"tapir/nic/param"
 )
 
@@ -30,6 +31,7 @@ func Add(cmd *cobra.Command, rows []*param.Row, set Set, listed ...string) {
 		f.Annotations = map[string][]string{Parameter: {section(r)}}
 		if r.Type == "bool" {
 			f.NoOptDefVal = param.Bit(true)
+			f.Annotations[cli.Spaced] = []string{"0", "1"}
 		}
 	}
 	flags.Func("set", "`name=value` of a parameter, of which --help-all tells; may be repeated", func(s string) error {
@@ -60,25 +62,6 @@ func Add(cmd *cobra.Command, rows []*param.Row, set Set, listed ...string) {
 		}
 		return list(cmd.OutOrStdout(), flags)
 	}
-}
-
-// Join writes `--name 0` and `--name 1` of settings that are on or off as `--name=0` and
-// `--name=1`. It is the older spelling.
-func Join(args []string, rows []*param.Row) (joined []string) {
-	for i := 0; i < len(args); i++ {
-		name, dashes := strings.CutPrefix(args[i], "--")
-		if args[i] == "--" {
-			return append(joined, args[i:]...)
-		}
-		r := param.Find(rows, name)
-		if dashes && r != nil && r.Type == "bool" && i+1 < len(args) && (args[i+1] == "0" || args[i+1] == "1") {
-			joined = append(joined, args[i]+"="+args[i+1])
-			i++
-			continue
-		}
-		joined = append(joined, args[i])
-	}
-	return joined
 }
 
 // section is where a setting stands in the list.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/params"
 	"tapir/nic/param"
 )
@@ -28,7 +29,7 @@ func run(args ...string) (set []string, rest []string, out string, err error) {
 	params.Add(cmd, rows(&on, &n), func(name, value string) error { set = append(set, name+"="+value); return nil })
 	var b bytes.Buffer
 	cmd.SetOut(&b)
-	cmd.SetArgs(params.Join(args, rows(&on, &n)))
+	cmd.SetArgs(cli.Join(cmd, args))
 	err = cmd.Execute()
 	return set, rest, b.String(), err
 }

@@ -165,6 +165,9 @@ func Start(d *nic.Device, job perfconf.Job, now frame.Time, done func(Report, er
 	return r, nil
 }
 
+// Measures tells whether the timed part of the test runs.
+func (r *Run) Measures() bool { return r.running }
+
 // Cancel ends the run early; done is called with an error.
 func (r *Run) Cancel(now frame.Time) { r.finish(fmt.Errorf("%s: cancelled", r.job.Op), now) }
 

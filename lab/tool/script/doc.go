@@ -5,7 +5,7 @@
 // it; the same script always runs the same way. "protocol 16b" and "protocol
 // ptp" are about an HFI port with a virtual NIC and a PTP clock, "protocol roce"
 // about a NIC with RoCE. Scripts of iWARP and RoCE also run against a live Linux
-// machine. docs/scripts.md is the reference of the format.
+// machine. docs/reference/scripts.md is the reference of the format.
 //
 // A script is parsed into settings and steps (parse.go). A step has a time, a
 // connection and an action: a message that the peer sends or that the NIC

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// cell is the first cell of a table of docs/scripts.md.
+// cell is the first cell of a table of docs/reference/scripts.md.
 type cell struct {
 	text     string
 	protocol string // whose part it is in
@@ -31,11 +31,11 @@ func (c cell) script() string {
 	return head + c.text + "\n" + first
 }
 
-// reference returns docs/scripts.md: its fenced blocks, each with the words
+// reference returns docs/reference/scripts.md: its fenced blocks, each with the words
 // behind its fence, and the first cells of its tables.
 func reference(t *testing.T) (blocks [][2]string, cells []cell) {
 	t.Helper()
-	b, err := os.ReadFile("../../../docs/scripts.md")
+	b, err := os.ReadFile("../../../docs/reference/scripts.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func reference(t *testing.T) (blocks [][2]string, cells []cell) {
 		}
 	}
 	if protocol != "roce" {
-		t.Error("docs/scripts.md lacks the part of a protocol")
+		t.Error("docs/reference/scripts.md lacks the part of a protocol")
 	}
 	return blocks, cells
 }
@@ -102,7 +102,7 @@ func TestTablesOfTheReference(t *testing.T) {
 	words := map[string]bool{}
 	of := map[string]map[string]bool{"16b": {}, "ptp": {}, "roce": {}}
 	for _, c := range cells {
-		if _, err := Parse("docs/scripts.md", c.script()); err != nil {
+		if _, err := Parse("docs/reference/scripts.md", c.script()); err != nil {
 			t.Errorf("%v", err)
 		}
 		for _, w := range strings.FieldsFunc(c.text, func(r rune) bool { return strings.ContainsRune(" ,[]<>", r) }) {
@@ -115,7 +115,7 @@ func TestTablesOfTheReference(t *testing.T) {
 	for name, p := range map[string]*protocol{"16b": fabricProtocol, "ptp": ptpProtocol, "roce": roceProtocol} {
 		for _, w := range p.words() {
 			if !of[name][w] {
-				t.Errorf("no table of docs/scripts.md about %s has %q", name, w)
+				t.Errorf("no table of docs/reference/scripts.md about %s has %q", name, w)
 			}
 		}
 	}
@@ -133,17 +133,17 @@ func TestTablesOfTheReference(t *testing.T) {
 	}
 	for _, w := range all {
 		if !words[w] {
-			t.Errorf("no table of docs/scripts.md has %q", w)
+			t.Errorf("no table of docs/reference/scripts.md has %q", w)
 		}
 	}
-	whole, _ := os.ReadFile("../../../docs/scripts.md")
+	whole, _ := os.ReadFile("../../../docs/reference/scripts.md")
 	prose := slices.AppendSeq(slices.Collect(maps.Keys(errorKinds)), maps.Keys(eventNames))
 	prose = slices.AppendSeq(prose, maps.Keys(asyncNames))
 	prose = slices.AppendSeq(prose, maps.Keys(qpStates))
 	prose = slices.AppendSeq(prose, maps.Keys(accessBits))
 	for _, w := range append(prose, tcpExpectations...) {
 		if !strings.Contains(string(whole), "`"+w+"`") {
-			t.Errorf("docs/scripts.md does not have %q", w)
+			t.Errorf("docs/reference/scripts.md does not have %q", w)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{"setting range", "mtu 100\n0 listen", 1, 5, `"100": expected mtu N, a number from 576 to 65535`},
 		{"setting without value", "mtu", 1, 4, "the line ends; expected mtu N"},
 		{"setting too long", "mtu 1500 9\n0 listen", 1, 10, `"9" is too much`},
-		{"choice", "cc vegas\n0 listen", 1, 4, `"vegas": expected cc: cubic, reno`},
+		{"choice", "cc vegas\n0 listen", 1, 4, `"vegas": expected cc: cubic, reno, dctcp`},
 		{"time", "1.5x listen", 1, 1, `"1.5x": expected a time`},
 		{"reversed range", "2~1 > . 1:1(0) ack 1", 1, 1, "expected a time"},
 		{"any time of a command", "* close", 1, 1, "* stands before what is waited for"},
@@ -242,7 +242,7 @@ func TestSyntaxErrorsOfRDMA(t *testing.T) {
 		{"command", "0 shout", 3, `"shout": expected <, > or a command: abort, accept, connect`},
 		{"message", "0 < sendd len 5", 5, "or a message: atomic-request"},
 		{"framing", "0 < [badcrc, bent] send", 14, `"bent": expected badcrc, crc N`},
-		{"framing out", "0 > [badcrc] send", 5, "what comes out of the NIC is framed as RFC 5044 says"},
+		{"framing out", "0 > [badcrc] send", 5, "the NIC's output is framed as RFC 5044 says"},
 		{"framing of fin", "0 < [badcrc] fin", 5, "fin has no octets"},
 		{"cut", "0 < [cut 0] send", 6, `"cut 0": expected badcrc`},
 		{"field", "0 < send mns 5", 10, `"mns": expected dv, inv`},
@@ -254,7 +254,7 @@ func TestSyntaxErrorsOfRDMA(t *testing.T) {
 		{"payload", "0 < send len many", 14, `"many": expected a number of octets`},
 		{"digits", "0 < send hex 123", 14, "an even number of hexadecimal digits"},
 		{"text", "0 < send text hello", 15, `expected a text in ""`},
-		{"hidden out", "0 > send hidden", 10, "hides nothing"},
+		{"hidden out", "0 > send hidden", 10, "must be stated"},
 		{"code", "0 > terminate 1/1", 15, `"1/1": expected an error as layer/type/code`},
 		{"code too wide", "0 > terminate 1/1/256", 15, "expected an error as layer/type/code"},
 		{"open code in", "0 < terminate 1/1/*", 15, "is not open; expected a code"},
@@ -263,7 +263,7 @@ func TestSyntaxErrorsOfRDMA(t *testing.T) {
 		{"start-up field", "0 < mpa request five", 17, `"five": expected rev N, crc`},
 		{"indications", "0 < mpa request rtr write,fax", 21, `"write,fax": expected ready-to-receive`},
 		{"key", `0 < mpa request key "short"`, 21, "a key has 16 octets, not 5"},
-		{"lie out", "0 > mpa reply pd-length 5", 15, "tells no lies"},
+		{"lie out", "0 > mpa reply pd-length 5", 15, "cannot be forged"},
 		{"raw out", "0 > raw hex 00", 5, "octets go into the NIC only"},
 		{"region name", "0 mr len 5", 6, "none of the words of messages"},
 		{"rights", "0 mr buf 5 rx", 12, `"rx": expected rights such as lw,rw,rr out of lr, lw, ra, rr, rw`},

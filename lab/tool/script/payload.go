@@ -95,7 +95,7 @@ func (d *payload) parse(l *line, w word, out bool) {
 	if w.text == "hidden" {
 		d.hidden = true
 		if out {
-			panic(l.at(w, "what comes out of the NIC hides nothing; expected %s", payloadForms))
+			panic(l.at(w, "the payload of the NIC's output must be stated; expected %s", payloadForms))
 		}
 		return
 	}

@@ -124,7 +124,7 @@ func parseRDMA(l *line, out bool) message {
 	if strings.HasPrefix(l.peek().text, "[") {
 		w := l.next("")
 		if out {
-			panic(l.at(w, "what comes out of the NIC is framed as RFC 5044 says; expected a message"))
+			panic(l.at(w, "the NIC's output is framed as RFC 5044 says; expected a message"))
 		}
 		f = parseFraming(l, w)
 	}

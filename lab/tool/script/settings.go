@@ -88,7 +88,7 @@ func (s *settings) table() readers {
 		"keepalive-probes": signed(&c.KeepAliveProbes, "keepalive-probes N", 1, 100),
 
 		"ip":           either(&s.v6, "ip", "4", "6"),
-		"cc":           oneOf(&c.Congestion, "cc", "cubic,reno"),
+		"cc":           oneOf(&c.Congestion, "cc", "cubic,reno,dctcp"),
 		"ecn":          oneOf(&c.ECN, "ecn", "accept,ask,off"),
 		"syn-cookies":  either(&c.NoSynCookies, "syn-cookies", "on", "off"),
 		"nagle":        either(&c.Nagle, "nagle", "off", "on"),

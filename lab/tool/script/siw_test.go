@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write docs/siw-differences.md anew")
+var update = flag.Bool("update", false, "write docs/evidence/siw-differences.md again")
 
 const differencesHead = `# Where Linux siw answers differently
 
 This table is made from the heads of the wire scripts in
-` + "`lab/tool/script/testdata/iwarp`" + ` ([scripts.md](scripts.md)): what the NIC answers
+` + "`lab/tool/script/testdata/iwarp`" + ` ([scripts.md](../reference/scripts.md)): what the NIC answers
 is what the script states, and each script names the clause that decides. What
 siw does was observed with the driver of Linux 6.1.
 
@@ -28,7 +28,7 @@ alone. Tapir sends the RFC's layout and understands both.
 |---|---|---|---|
 `
 
-// TestDifferencesOfSiw makes the table of docs/siw-differences.md. After a
+// TestDifferencesOfSiw makes the table of docs/evidence/siw-differences.md. After a
 // change of the scripts: go test ./lab/tool/script -run Siw -update
 func TestDifferencesOfSiw(t *testing.T) {
 	var b strings.Builder
@@ -47,7 +47,7 @@ func TestDifferencesOfSiw(t *testing.T) {
 	if rows < 40 {
 		t.Errorf("only %d differences", rows)
 	}
-	const doc = "../../../docs/siw-differences.md"
+	const doc = "../../../docs/evidence/siw-differences.md"
 	if *update {
 		if err := os.WriteFile(doc, []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
@@ -98,5 +98,5 @@ func differenceRow(t *testing.T, name, text string) string {
 	}
 	file := strings.TrimPrefix(name, "testdata/iwarp/")
 	what := strings.ReplaceAll(strings.TrimSuffix(filepath.Base(file), ".wire"), "-", " ")
-	return fmt.Sprintf("| RFC %s %s | [%s](../lab/tool/script/%s) | %s | %s |\n", m[1], strings.TrimRight(section, ",:"), what, name, answer, siw)
+	return fmt.Sprintf("| RFC %s %s | [%s](../../lab/tool/script/%s) | %s | %s |\n", m[1], strings.TrimRight(section, ",:"), what, name, answer, siw)
 }

@@ -78,7 +78,7 @@ func (s *startupFrame) fields(l *line, out bool) {
 		s.at[w.text] = w
 		l.option(table, startupForms)
 		if out && (s.length != nil || s.key != nil) {
-			panic(l.at(w, "what comes out of the NIC tells no lies; expected no %s", w.text))
+			panic(l.at(w, "the NIC's own output cannot be forged; expected no %s", w.text))
 		}
 	}
 	f.Enhanced = f.Enhanced || f.Rev == 2 && !s.plain

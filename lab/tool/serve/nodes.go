@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"tapir/lab/conf"
@@ -15,8 +16,13 @@ import (
 	"tapir/lab/node/nicnode"
 	"tapir/lab/node/swnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/dcb"
+	"tapir/lab/tool/fcoe"
+	"tapir/lab/tool/iscsi"
+	"tapir/lab/tool/nvme"
 	"tapir/lab/tool/vf"
 	"tapir/nic/uapi/relay"
+	"tapir/nic/view"
 )
 
 // Env are the surroundings of nodes that report to the log.
@@ -105,9 +111,28 @@ func StartNIC(ctx context.Context, o *Options, cfg nicconf.Config, env node.Env,
 
 // Served returns the NIC as its control server wants it.
 func (n *NIC) Served(stop func()) ctl.NIC {
+	storage := &iscsi.NIC{Device: n.Device, Thread: n.Node, CA: n.CA()}
+	if n.HostTAP() != "" {
+		storage.Host = n.Space.NS
+	}
+	channel := &fcoe.NIC{Device: n.Device, Thread: n.Node}
+	express := &nvme.NIC{Device: n.Device, Thread: n.Node, Layer: n.Layer()}
 	d := ctl.Device{Device: n.Device, Thread: n.Node, Version: n.o.Version, TAP: n.TAP, HostTAP: n.HostTAP,
 		LocalMAD: n.LocalMAD(), Clients: n.clients, Wire: n.Wire, OnStop: stop,
-		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs, Netdevs: n.VFNetdevs}.Commands()}
+		Commands: vf.NIC{Device: n.Device, Thread: n.Node, SetNumVFs: n.SetNumVFs, Netdevs: n.VFNetdevs}.Commands(),
+		Jobs:     storage.Jobs(), Tables: storage.Tables(),
+		Counted: func() []view.Counter { return append(storage.Counters(), express.Counters()...) }}
+	maps.Copy(d.Commands, storage.Commands())
+	for _, o := range []interface {
+		Commands() map[string]ctl.Answer
+		Jobs() map[string]ctl.Job
+		Tables() map[string]func() any
+	}{express, channel} {
+		maps.Copy(d.Commands, o.Commands())
+		maps.Copy(d.Jobs, o.Jobs())
+		maps.Copy(d.Tables, o.Tables())
+	}
+	maps.Copy(d.Commands, dcb.Commands(n.Device, n.Node))
 	return d.Served()
 }
 

@@ -21,6 +21,7 @@ func TestPrint(t *testing.T) {
 		{"cq", `[]`, "none\n"},
 		{"cq", `[{"cq":1,"owner":"","flag_list":["armed","full"],"tcp":{"rto":1}},{"cq":2,"stag":255}]`,
 			"CQ  OWNER  FLAG-LIST   STAG\n1   -      armed,full  -\n2   -      -           0xff\n"},
+		{"link", `[{"name":"a-b","lost":3}]`, "NAME  LOST\na-b   3\n"},
 		{"link", `[{"attribute":"speed","value":"100G","note":"hidden"}]`, "ATTRIBUTE  VALUE\nspeed      100G\n"},
 		{"nic", ` {"name":"nic0","gateways":[],"up":true}`, "name      nic0\ngateways  -\nup        true\n"},
 	} {
@@ -95,5 +96,15 @@ func TestQuery(t *testing.T) {
 	}
 	if err := Query(t.Context(), &strings.Builder{}, c, "mac", "1"); err == nil || !CanQuery("mac") || CanQuery("port") {
 		t.Error(err)
+	}
+}
+
+// No cell is raw JSON: objects inside lists are names and values.
+func TestNoJSONInCells(t *testing.T) {
+	var b strings.Builder
+	raw := `[{"name":"x","sessions":[{"id":1,"peer":"a"},{"id":2,"peer":"b","more":{"deep":1}}],"nothing":null}]`
+	if err := Print(&b, "other", []byte(raw), false); err != nil || strings.ContainsAny(b.String(), `{}"`) ||
+		!strings.Contains(b.String(), "id=1 peer=a,id=2 peer=b") {
+		t.Error(err, b.String())
 	}
 }

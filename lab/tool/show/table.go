@@ -19,6 +19,10 @@ type field struct{ key, text string }
 // roceQP is the kind of a table of queue pairs of RoCE.
 const roceQP = "qp of RoCE"
 
+// ofPort is the first column of what a switch tells of each of its ports, and a NIC of its
+// only one.
+const ofPort = "local_port"
+
 // columns are those that fit a screen, by kind of table; "" is the list of
 // NICs. Other kinds have all of theirs.
 var columns = map[string][]string{
@@ -74,8 +78,10 @@ func Print(w io.Writer, kind string, raw json.RawMessage, asJSON bool) error {
 	if kind == "qp" && slices.Contains(keys(rows[:1]), "dest_qp") {
 		only = columns[roceQP]
 	}
-	if only == nil {
-		only = keys(rows)
+	if all := keys(rows); only == nil || kind == "link" && !slices.Contains(all, only[0]) { // links of a lab
+		only = all
+	} else if len(all) > 0 && all[0] == ofPort {
+		only = append([]string{ofPort}, only...)
 	}
 	printRows(tw, only, rows)
 	return tw.Flush()
@@ -171,6 +177,16 @@ func cell(v json.RawMessage) string {
 	var s string
 	var list []json.RawMessage
 	if json.Unmarshal(v, &s) != nil {
+		if v[0] == '{' { // in a list
+			inside, err := members(v)
+			parts := make([]string, len(inside))
+			for i, f := range inside {
+				parts[i] = f.key + "=" + f.text
+			}
+			if err == nil {
+				return strings.Join(parts, " ")
+			}
+		}
 		if json.Unmarshal(v, &list) != nil {
 			return string(v)
 		}

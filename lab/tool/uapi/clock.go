@@ -7,6 +7,7 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/nic/ptp"
 	"tapir/nic/uapi/phc"
+	"tapir/nic/view"
 )
 
 // patience bounds a question to the NIC; shortly, one after another that was
@@ -87,6 +88,17 @@ func (h *hostFunction) Rx(p ptp.Packet, _ int64) (int64, bool) { return h.stamp(
 
 func (h *hostFunction) Tx(p ptp.Packet, _ int64, _ bool) (int64, bool) {
 	return h.stamp(h.client.TxStamp, p)
+}
+
+// Statistics are what ethtool -S shows of the NIC.
+func (h *hostFunction) Statistics() (names []string, values []uint64, err error) {
+	e, err := ask(h.dev(), func(ctx context.Context) (e view.EthtoolInfo, err error) {
+		return e, h.client.Show(ctx, "ethtool", &e)
+	})
+	for _, s := range e.Stats {
+		names, values = append(names, s.Name), append(values, s.Value)
+	}
+	return names, values, err
 }
 
 func (h *hostFunction) stamp(take func(context.Context, ctl.MessageID) (ctl.MessageStamp, error),

@@ -97,6 +97,12 @@ func TestFabricTools(t *testing.T) {
 		{"h2", "saquery", []string{"tapir h1", "tapir h2", "tapir em1"}},
 		{"h1", "saquery --src-to-dst 16:32", []string{"dlid....................32", "pkey....................0x8012"}},
 		{"h1", "saquery PIR 0x20", []string{"PortInfoRecord"}},
+		{"h1", "opainfo", []string{"PortGID:0xfe80000000000000:0011750101000001", "PortState:     Active",
+			"LinkSpeed      Act: 25Gb", "LinkWidth      Act: 4 ", "LID: 0x00000010-0x00000010", "Link Quality: 5 (Excellent)"}},
+		{"h2", "opainfo -o stats", []string{"Xmit Pkts", "Link Downed                              0"}},
+		{"h1", "opasmaquery -o portinfo", []string{"SMLID:            0x00000001", "10240 bytes"}},
+		{"h1", "opapmaquery -o getportstatus", []string{"VL Select Mask      0x00000000"}},
+		{"h1", "ibv_devinfo", []string{"hfi1_0", "PORT_ACTIVE", "port_lid:\t\t16", "link_layer:\t\tInfiniBand"}},
 		{"h1", "sminfo", []string{"sm guid 0x117501010000ff", "SMINFO_MASTER"}},
 	} {
 		for _, via := range []trap.Via{trap.Seccomp, trap.Preload}[:1+len(c.argv)%2] {

@@ -2,13 +2,20 @@ package uapi
 
 import (
 	"context"
+	"encoding/binary"
 	"sync"
 	"syscall"
 	"time"
 
 	"tapir/lab/tool/ctl"
+	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/hfiverbs"
 	"tapir/nic/uapi/sysfs"
+	"tapir/nic/uapi/trap"
 	"tapir/nic/uapi/umad"
+	"tapir/opa"
+	"tapir/opa/sma"
+	"tapir/wire/ib"
 )
 
 // fabric is the port of an HFI, which programs use by management datagrams.
@@ -42,14 +49,41 @@ func newFabric(d *device) *fabric {
 }
 
 // newFabrics are the ports of HFIs, as programs see them, with their device files
-// behind those of ports.
-func newFabrics(hfis []*device, ports []umad.Port) (list []*fabric, shown []sysfs.HFI, all []umad.Port) {
+// behind those of ports, and the handler of their verbs.
+func newFabrics(hfis []*device, ports []umad.Port) (list []*fabric, shown []sysfs.HFI,
+	all []umad.Port, verbs trap.Handler) {
+	var devices []hfiverbs.Device
 	for i, d := range hfis {
 		f, n := newFabric(d), len(ports)
-		list, shown = append(list, f), append(shown, sysfs.HFI{Index: i, MAD: n, Attr: f.attr})
+		list, shown = append(list, f), append(shown, sysfs.HFI{Index: i, File: n, Attr: f.attr})
 		ports = append(ports, umad.Port{Path: sysfs.UMAD(n), Stat: managed(sysfs.UMADNumber(n)), Open: f.open})
+		devices = append(devices, hfiverbs.Device{Path: sysfs.UVerbs(n), Stat: node(sysfs.UVerbsNumber(n)),
+			Query: f.query})
 	}
-	return list, shown, ports
+	return list, shown, ports, hfiverbs.New(devices...)
+}
+
+// Values of QUERY_PORT of an HFI: the most that InfiniBand's fields can say.
+const (
+	ibMTU       = 4096
+	fourLanes   = 2
+	speedEDR    = 32 // 25 Gbit/s a lane
+	linkLayerIB = 1
+)
+
+// query is hfiverbs.Device.Query.
+func (f *fabric) query() (d abi.DeviceAttr, p abi.PortAttr, err error) {
+	a, err := f.attr()
+	if err != nil {
+		return d, p, err
+	}
+	binary.BigEndian.PutUint64(d.NodeGUID[:], a.GUID)
+	d.SystemImageGUID, d.VendorID, d.MaxPKeys, d.Ports = d.NodeGUID, uint32(a.GUID>>40), sysfs.HFIPKeys, 1
+	p = abi.PortAttr{GIDTable: 1, PKeyTable: sysfs.HFIPKeys, LID: sma.LID(opa.LID(a.LID)),
+		SMLID: sma.LID(opa.LID(a.SMLID)), State: a.State, SMSL: a.SMSL, VirtualLanes: 1,
+		MaxMTU: ib.MTUCode(ibMTU), MTU: ib.MTUCode(ibMTU), Width: fourLanes, Speed: speedEDR,
+		Phys: sysfs.HFIPhys(a.State), LinkLayer: linkLayerIB}
+	return d, p, nil
 }
 
 // open is umad.Port.Open.

@@ -68,13 +68,13 @@ func serveRDMA(ctx context.Context, nics, hfis []*device, o *Options, sockets *n
 		ports = append(ports, umad.Port{Path: shown.UMAD(), Stat: managed(shown.UMADNumber()),
 			Open: umad.Local(d.exchangeMAD)})
 	}
-	fabrics, interfaces, ports := newFabrics(hfis, ports)
+	fabrics, interfaces, ports, verbsOfHFIs := newFabrics(hfis, ports)
 	if err = tree.Devices(devices, interfaces...); err == nil && len(nics) > 0 {
 		files.Add(sysfs.CMPath, relay.UCMA, node(sysfs.CMNumber()))
 		err = tree.Parameters(parameters(nics))
 	}
 	if len(ports) > 0 {
-		handlers = append(handlers, umad.New(ports...))
+		handlers = append(handlers, umad.New(ports...), verbsOfHFIs)
 	}
 	if files != nil {
 		handlers = append(handlers, files)

@@ -190,6 +190,7 @@ func serve(ctx context.Context, devices []*device, o *Options) (handlers []trap.
 	}
 	sockets := netlink.New()
 	registerClocks(sockets, clocks)
+	serveDCB(devices, sockets)
 	done = func() {}
 	if len(rdma)+len(hfis) > 0 {
 		if handlers, done, err = serveRDMA(ctx, rdma, hfis, o, sockets); err != nil {

@@ -19,6 +19,7 @@ import (
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/dcb"
 	"tapir/lab/tool/uapi"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/relay"
@@ -85,7 +86,8 @@ func newNIC(t *testing.T, wire *link.WireEnd, ip string) *nic {
 	programs := nicnode.NewPrograms()
 	programs.Add(n.Node)
 	r.Serve(n.steps.counted(programs.Devices))
-	s.Serve((&ctl.Device{Device: n.Device, Thread: n.Node, Version: "test", LocalMAD: n.LocalMAD(), Clients: func() any { return r.Clients() }, OnStop: func() {}}).Served())
+	s.Serve((&ctl.Device{Device: n.Device, Thread: n.Node, Version: "test", LocalMAD: n.LocalMAD(), Clients: func() any { return r.Clients() }, OnStop: func() {},
+		Commands: dcb.Commands(n.Device, n.Node)}).Served())
 	if n.ctl, err = ctl.Dial(n.Name()); err != nil {
 		t.Fatal(err)
 	}

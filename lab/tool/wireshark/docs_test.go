@@ -10,7 +10,7 @@ import (
 // TestDocumentedFields: the manual names all fields of packets, and none that
 // is not there.
 func TestDocumentedFields(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/opa-wireshark.md")
+	text, err := os.ReadFile("../../../docs/howto/opa-wireshark.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"tapir/lab/check/testenv/nics"
 )
 
-// documentedPrograms are the Go programs of docs/go.md.
+// documentedPrograms are the Go programs of docs/howto/go.md.
 func documentedPrograms(t *testing.T, root string) (programs []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "docs/go.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs/howto/go.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestForeignModuleUsesTheLayers(t *testing.T) {
 	}
 	defer stop()
 	if len(programs) != len(wants) {
-		t.Fatalf("docs/go.md has %d programs, this test knows %d", len(programs), len(wants))
+		t.Fatalf("docs/howto/go.md has %d programs, this test knows %d", len(programs), len(wants))
 	}
 	for i, program := range programs {
 		dir := t.TempDir()

@@ -1,0 +1,8 @@
+package inspect
+
+// For tests that run labs, which import this package.
+var (
+	Judge      = judge
+	Degraded   = degraded
+	Renumbered = renumbered
+)

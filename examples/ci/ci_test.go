@@ -66,8 +66,15 @@ func shell(t *testing.T, line string) {
 	}
 }
 
-// The workflow of GitHub has the keys of its jobs and steps, and no others.
+// The workflows of GitHub, of the example and of Tapir, have the keys of their jobs and
+// steps, and no others.
 func TestGitHub(t *testing.T) {
+	for _, file := range []string{"github.yml", "../../.github/workflows/test.yml"} {
+		t.Run(file, func(t *testing.T) { workflow(t, file) })
+	}
+}
+
+func workflow(t *testing.T, file string) {
 	var w struct {
 		Name        string            `yaml:"name"`
 		On          []string          `yaml:"on"`
@@ -78,7 +85,7 @@ func TestGitHub(t *testing.T) {
 			Steps   []step `yaml:"steps"`
 		} `yaml:"jobs"`
 	}
-	strict(t, "github.yml", &w)
+	strict(t, file, &w)
 	if len(w.Jobs) != 2 || len(w.On) == 0 {
 		t.Errorf("%+v", w)
 	}

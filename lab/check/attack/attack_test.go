@@ -86,7 +86,7 @@ func TestJudge(t *testing.T) {
 
 // TestDocumented: the committed table has the rows that there are.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/attack.md")
+	text, err := os.ReadFile("../../../docs/evidence/attack.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +100,6 @@ func TestDocumented(t *testing.T) {
 		want = append(want, r.name)
 	}
 	if len(names) == 0 || !slices.Equal(names[1:], want) {
-		t.Errorf("docs/attack.md has %q, there are %q", names, want)
+		t.Errorf("docs/evidence/attack.md has %q, there are %q", names, want)
 	}
 }

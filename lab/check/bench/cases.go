@@ -256,7 +256,7 @@ func allCases() []*testCase {
 		{name: vfMany, run: manyVFs},
 	}...)
 	cases = append(cases, wireCases(gso, wire)...)
-	cases = append(cases, roceCases(gso, wire)...)
+	cases = slices.Concat(cases, roceCases(gso, wire), losslessCases(), storageCases())
 	cases = append(cases, idleVFCases(hostVFs, way{})...)
 	cases = append(cases, idleVFCases(hostVFsBack, way{back: true})...)
 	cases = append(cases, idleVFCases(hostVFsSupers, way{vnet: true})...)

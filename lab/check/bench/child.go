@@ -30,10 +30,14 @@ type sample struct {
 	ratio      float64 // of its frames to those of another, in turns
 	connects   float64 // connections made per second
 	fairness   float64 // Jain's index of what queue pairs got
+	points     float64 // largest difference of a class from its share, in percentage points
+	drops      float64 // frames that a switch dropped
 }
 
 func (s sample) String() string {
 	switch {
+	case s.points > 0 || s.drops > 0:
+		return fmt.Sprintf("%.3f Gb/s, %.1f points from the shares, %.0f frames dropped", s.gbps, s.points, s.drops)
 	case s.ratio > 0:
 		return fmt.Sprintf("%.0f messages/s, %.3f of the other's per CPU time", s.rate, s.ratio)
 	case s.fairness > 0:

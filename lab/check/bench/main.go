@@ -28,6 +28,7 @@ type options struct {
 	rounds   int
 	duration time.Duration
 	sets     []string // parts of the benchmark; empty: all
+	tapir    string   // the program tapir, for labs
 	netstack string   // the program that is gVisor's end of a stream
 	out      string
 	profiles string
@@ -85,6 +86,7 @@ func run(ctx context.Context, args []string) error {
 	flags.DurationVar(&o.duration, "duration", time.Second/2, "how long one measurement lasts")
 	flags.StringVar(&o.out, "o", "", "put the figures into this document instead of printing them")
 	flags.StringVar(&o.profiles, "profiles", "", "keep CPU profiles of the NICs in this directory")
+	flags.StringVar(&o.tapir, "tapir", "bin/tapir", "the program tapir, for the nodes of labs")
 	flags.StringVar(&o.netstack, "netstack", "bin/netstack",
 		"the program with gVisor's netstack, built from lab/check/oracle/netstack")
 	flags.Func("sets", "measure only these parts: "+strings.Join(setNames(), ","), o.choose)

@@ -194,7 +194,7 @@ var allRows = append([]*row{
 		devWriteGSO, tapWriteGSO, gbps, "Gb/s", 0.9, 1, false},
 	{"memory", "memory of an idle connected queue pair",
 		idleQP, "", memory, "KiB", 64, 16, true},
-}, slices.Concat(roceRows(), coalesceRows())...)
+}, slices.Concat(roceRows(), coalesceRows(), losslessRows(), storageRows())...)
 
 // setNames are the parts of the benchmark, in order.
 func setNames() (names []string) {

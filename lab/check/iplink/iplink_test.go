@@ -230,7 +230,7 @@ func guest(t *testing.T, ctx context.Context) peer.Image {
 	return image
 }
 
-// A QEMU guest has a VF by macvtap, as docs/vf.md says, and answers.
+// A QEMU guest has a VF by macvtap, as docs/howto/vf.md says, and answers.
 func TestQEMU(t *testing.T) {
 	if !*interop {
 		t.Skip("`make interop` runs it: a guest takes its time")

@@ -26,7 +26,7 @@ type index struct {
 	tags map[string]string
 }
 
-var tag = regexp.MustCompile(`\b(?:5040|5041|5044|6581|7306|IBTA)-[0-9A-Z][0-9A-Z.]*-[0-9]+\b`)
+var tag = regexp.MustCompile(`\b(?:5040|5041|5044|6581|7306|7143|IBTA)-[0-9A-Z][0-9A-Z.]*-[0-9]+\b`)
 
 // indexTests reads all test files and scripts of the module at root. Nested
 // modules and folders that the go tool leaves out are left out.
@@ -90,7 +90,7 @@ func (x *index) goFile(name, rel, skips string) error {
 		switch {
 		case bytes.Contains(src, []byte("//go:build")):
 			x.barred[test] = "its file has a build constraint"
-		case strings.Contains(skips, f.Name.Name):
+		case regexp.MustCompile(`\b` + f.Name.Name + `\b`).MatchString(skips):
 			x.barred[test] = ".ci/skips lets it be skipped"
 		case callsSkip(f):
 			x.barred[test] = "it calls Skip"

@@ -1,8 +1,8 @@
-// Package main keeps the clause ledger: every requirement of the iWARP RFCs, and
-// those of the InfiniBand Architecture for RoCE's transport and communication
-// management, with the test that would fail if it were violated. It writes
-// docs/ledger.md, and breaks the code on purpose to see whether the tests
-// notice.
+// Package main keeps the clause ledger: every requirement of the iWARP RFCs, and in our
+// own words those of the InfiniBand Architecture for RoCE's transport and communication
+// management and of iSCSI's RFC 7143 for what passes the wire, with the test that
+// would fail if it were violated. It writes docs/evidence/ledger.md, and breaks the code
+// on purpose to see whether the tests notice.
 package main
 
 import (
@@ -21,11 +21,14 @@ import (
 var rfcs = []struct{ number, title string }{
 	{"5040", "RDMAP"}, {"5041", "DDP"}, {"5044", "MPA"},
 	{"6581", "enhanced connection establishment"}, {"7306", "RDMAP extensions"},
-	{ibta, "RoCE transport and communication management"},
+	{ibta, "RoCE transport and communication management"}, {iscsi, "iSCSI PDUs, login, numbers and data"},
 }
 
-// ibta stands for the InfiniBand Architecture, volume 1, whose clauses are in our own words.
-const ibta = "IBTA"
+// Documents whose clauses are in our own words: the InfiniBand Architecture, volume 1, and RFC 7143.
+const (
+	ibta  = "IBTA"
+	iscsi = "7143"
+)
 
 //go:embed clauses/*.yaml mutations/*.yaml
 var data embed.FS

@@ -14,7 +14,7 @@ import (
 
 const usage = `usage: go run ./lab/check/ledger [flags]
 
-Without -mutate it writes docs/ledger.md from lab/check/ledger/clauses. With it, it
+Without -mutate it writes docs/evidence/ledger.md from lab/check/ledger/clauses. With it, it
 disables the code behind some clauses, one after another, and runs the tests
 that the ledger names: each must turn red. The tree itself is not changed.
 
@@ -68,7 +68,7 @@ func run(o options, w io.Writer) error {
 		return err
 	}
 	if !o.mutate {
-		return os.WriteFile(filepath.Join(root, "docs/ledger.md"), []byte(page(all)), 0o644)
+		return os.WriteFile(filepath.Join(root, "docs/evidence/ledger.md"), []byte(page(all)), 0o644)
 	}
 	muts, err := mutations()
 	if err != nil {
@@ -129,7 +129,7 @@ func mutateAll(root string, o options, w io.Writer, ts []target, pool int) error
 	return nil
 }
 
-// report is docs/mutate.md.
+// report is docs/evidence/mutate.md.
 func report(done []verdict, seed uint64, pool, survived int, took time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Mutants

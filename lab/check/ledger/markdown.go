@@ -8,8 +8,9 @@ import (
 const preamble = `# The clause ledger
 
 Every sentence with a requirement of the five iWARP RFCs, the rules of the InfiniBand
-Architecture, volume 1 (IBTA), for RoCE in our own words, and the test that
-fails if the code violates it. This page is written by ` + "`go run ./lab/check/ledger`" + `
+Architecture, volume 1 (IBTA), for RoCE and those of RFC 7143 for what iSCSI sends in
+our own words, and the test that fails if the code violates it. This page is written by
+` + "`go run ./lab/check/ledger`" + `
 from ` + "`lab/check/ledger/clauses`" + `; a test there keeps it true: each MUST has a test
 that exists and is run, or a reason why it is not a NIC's business, and these
 are at most one MUST in ten. ` + "`make mutate`" + ` breaks the code clause by clause
@@ -22,7 +23,7 @@ SHOULD for SHOULD NOT and RECOMMENDED. Test names are Go tests by package
 
 `
 
-// page is docs/ledger.md.
+// page is docs/evidence/ledger.md.
 func page(all []Clause) string {
 	var b strings.Builder
 	b.WriteString(preamble)

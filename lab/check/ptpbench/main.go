@@ -52,7 +52,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&b.rounds, "rounds", 3, "how often the rows on TAPs are measured; medians count")
 	flags.StringVar(&b.tapir, "tapir", "bin/tapir", "the program")
 	flags.StringVar(&b.oracle, "oracle", "bin/oracle.test", "the tests of lab/check/oracle, compiled")
-	flags.StringVar(&b.docs, "docs", "docs", "where the documents are")
+	flags.StringVar(&b.docs, "docs", "docs/evidence", "directory of ptp-scenarios.md")
 	flags.StringVar(&out, "o", "", "put the table into this document instead of printing it")
 	flags.StringVar(&only, "rows", "", "measure only these rows, such as S1,R4")
 	if err := flags.Parse(args); err != nil {

@@ -23,20 +23,20 @@ func TestRowsAreTold(t *testing.T) {
 
 // The document has every row.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/ptp-performance.md")
+	text, err := os.ReadFile("../../../docs/evidence/ptp-performance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range append(simulated(), live()...) {
 		if !strings.Contains(string(text), "\n| "+r.id+" |") {
-			t.Errorf("docs/ptp-performance.md has no row %s: run make bench-ptp", r.id)
+			t.Errorf("docs/evidence/ptp-performance.md has no row %s: run make bench-ptp", r.id)
 		}
 	}
 }
 
 // Rows that need neither the network nor other programs.
 func TestCheapRows(t *testing.T) {
-	b := &bench{ctx: t.Context(), docs: "../../../docs"}
+	b := &bench{ctx: t.Context(), docs: "../../../docs/evidence"}
 	for _, run := range []func(*bench) ([]check, error){stamp, scenarios} {
 		checks, err := run(b)
 		if err != nil || len(checks) == 0 {

@@ -1,5 +1,5 @@
 // Command states runs the library of wire scripts against a Linux guest, those of iWARP with
-// the siw driver and those of RoCE with rxe, and compares the states with those of docs/scripts-state.md:
+// the siw driver and those of RoCE with rxe, and compares the states with those of docs/evidence/scripts-state.md:
 //
 //	states [-write] [-lanes 8]
 //
@@ -27,13 +27,13 @@ import (
 
 const (
 	library  = "lab/tool/script/testdata"
-	document = "docs/scripts-state.md"
+	document = "docs/evidence/scripts-state.md"
 	life     = 15 * time.Minute
 )
 
 func main() {
 	write := flag.Bool("write", false, "rewrite "+document)
-	lanes := flag.Int("lanes", 8, "so many scripts at a time")
+	lanes := flag.Int("lanes", 8, "number of scripts that run at the same time")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()

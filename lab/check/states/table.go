@@ -136,7 +136,7 @@ func clauseOf(file string) (string, error) {
 const head = `# The state of each wire script
 
 This table is made by running the scripts of ` + "`lab/tool/script/testdata`" + `
-([scripts.md](scripts.md)). In virtual time every one holds for this NIC: a test
+([scripts.md](../reference/scripts.md)). In virtual time every one holds for this NIC: a test
 runs them all. The columns of Linux come from runs against drivers of Linux 6.1 in a guest, siw
 for scripts of iWARP and rxe for those of RoCE (` + "`make interop`" + `, which fails when a state has
 changed).
@@ -167,14 +167,14 @@ func Table(rows []Row) string {
 	b.WriteString("| script | clause | Tapir | Linux: frames | inside | not seen | differences, or why not |\n" +
 		"|---|---|---|---|---|---|---|\n")
 	for _, r := range rows {
-		fmt.Fprintf(&b, "| [%s](../lab/tool/script/testdata/%s) | %s | holds | %s | %s | %s | %s |\n",
+		fmt.Fprintf(&b, "| [%s](../../lab/tool/script/testdata/%s) | %s | holds | %s | %s | %s | %s |\n",
 			strings.TrimSuffix(r.Name, ".wire"), r.Name, r.Clause, r.Frames, r.Inside, r.Unseen, r.Why)
 	}
 	return b.String()
 }
 
 var line = regexp.MustCompile(
-	`^\| \[[^\]]+\]\(\.\./lab/tool/script/testdata/([^)]+)\) ` +
+	`^\| \[[^\]]+\]\(\.\./\.\./lab/tool/script/testdata/([^)]+)\) ` +
 		`\| ([^|]*) \| holds \| (\S+) \| (\S+) \| (\d*) \| (.*) \|$`)
 
 // Rows reads the rows of a document that Table has made.

@@ -15,13 +15,13 @@ const root = "../../tool/script/testdata"
 // The committed table has a row for each script, as the library and Table say;
 // what it says of siw is checked by states.
 func TestTableIsUpToDate(t *testing.T) {
-	b, err := os.ReadFile("../../../docs/scripts-state.md")
+	b, err := os.ReadFile("../../../docs/evidence/scripts-state.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows := Rows(string(b))
 	if Table(rows) != string(b) {
-		t.Error("docs/scripts-state.md is not what its rows make; run as root: go run ./lab/check/states -write")
+		t.Error("docs/evidence/scripts-state.md is not what its rows make; run as root: go run ./lab/check/states -write")
 	}
 	scripts, err := Library(root)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 const builtEnv = "TAPIR_BUILT"
 
 // Build puts the program tapir into dir, which is made if it is not there, and
-// returns its path: what builtEnv names, else what it compiles by the flags that
-// `make` has too, so that neither compiles anything for a second time.
+// returns its path: what builtEnv names, else what it compiles from
+// the packages as tests have them; the program that `make` builds is smaller (.ci/program).
 func Build(dir string) (path string, err error) {
 	path = filepath.Join(dir, "tapir")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -1,5 +1,5 @@
 // Package suite repeats the scenarios of linuxptp-testsuite with Tapir's PTP
-// engine: docs/ptp-scenarios.md lists them. The clocks are judged as that suite does.
+// engine: docs/evidence/ptp-scenarios.md lists them. The clocks are judged as that suite does.
 package suite
 
 import (

@@ -1,7 +1,7 @@
 // Command matrix runs the NIC's iWARP against Linux siw in a guest, or its RoCE
 // against rxe, every cell of package siw, and writes the results into a document:
 //
-//	matrix [-roce] [-o docs/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
+//	matrix [-roce] [-o docs/evidence/interop.md] [-only TEXT] [-repeat N] [-keep DIR] [-tapir bin/tapir] [-budget 25m]
 //
 // The exit code is 1 if a cell fails.
 package main
@@ -27,7 +27,7 @@ func main() {
 	only := flag.String("only", "", "run only the cells whose name contains this")
 	keep := flag.String("keep", "", "directory for the captures of cells that fail")
 	roce := flag.Bool("roce", false, "RoCE against rxe instead of iWARP against siw")
-	repeat := flag.Int("repeat", 1, "run each cell so many times")
+	repeat := flag.Int("repeat", 1, "number of runs of each cell")
 	tapir := flag.String("tapir", "bin/tapir", "the program, for tapir run")
 	budget := flag.Duration("budget", 25*time.Minute, "time for the cells")
 	stream := flag.Bool("stream", false, "run the smoke cells alone, on the wire stream:PATH without TAP and bridge")

@@ -1,0 +1,2 @@
+// Package release tests what make release builds.
+package release

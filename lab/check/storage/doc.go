@@ -1,0 +1,2 @@
+// Package storage has strangers' programs use the storage functions of a NIC.
+package storage

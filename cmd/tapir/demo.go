@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/host/netns"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/demo"
 	"tapir/lab/tool/doctor"
 	"tapir/lab/tool/usage"
@@ -21,7 +20,7 @@ import (
 func newDemo() *cobra.Command {
 	o := demo.Options{Out: "out", Frames: "wire"}
 	var asJSON bool
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "demo",
 		Short: "See two NICs exchange verified RDMA traffic",
 		Long: "Demo makes two network namespaces, each with a TAP, joins them, runs a NIC on each as\n" +
@@ -31,7 +30,7 @@ func newDemo() *cobra.Command {
 			"It needs root, or a system that lets ordinary users make user namespaces. Without\n" +
 			"/dev/net/tun the NICs run on a wire in shared memory.",
 		Example: "  tapir demo\n  tapir demo --frames gso\n  tapir demo --tcpdump --json",
-		Args:    atMost(0),
+		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Frames != "wire" && o.Frames != "gso" && o.Frames != "jumbo" {
 				return usage.Errorf("--frames %s: use wire, gso or jumbo", o.Frames)
@@ -49,18 +48,18 @@ func newDemo() *cobra.Command {
 			return advised{err, func(w io.Writer) { advise(cmd.Context(), w) }}
 		},
 	},
-		flag{&o.Out, "out", "", "directory for the captures"},
-		flag{&o.Frames, "frames", "",
-			"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000"},
-		flag{&o.Tcpdump, "tcpdump", "", "also run the stock tcpdump on both TAPs and keep its files"},
-		flag{&o.Wire, "wire", "", "`kind` of a wire that is no TAP: " + wires.Names},
-		jsonFlag(&asJSON),
+		cli.F(&o.Out, "out", "", "directory for the captures"),
+		cli.F(&o.Frames, "frames", "",
+			"wire: one true frame per packet; gso: 64 KiB super-frames; jumbo: gso with MTU 9000"),
+		cli.F(&o.Tcpdump, "tcpdump", "", "also run the stock tcpdump on both TAPs and keep its files"),
+		cli.F(&o.Wire, "wire", "", "`kind` of a wire that is no TAP: "+wires.Names),
+		cli.JSON(&asJSON),
 	)
 }
 
 func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 	if o.NeedsRights() && !netns.Privileged() && !netns.Reexeced() {
-		return inUserNamespace(cmd.Context(), o.NeedsTAP())
+		return demo.InUserNamespace(cmd.Context(), o.NeedsTAP())
 	}
 	rep, err := demo.RunAlone(cmd.Context(), o)
 	if err != nil {
@@ -75,19 +74,6 @@ func runDemo(cmd *cobra.Command, o demo.Options, asJSON bool) error {
 		return errors.New("the memory at the target is not what was sent")
 	}
 	return nil
-}
-
-// inUserNamespace runs the same command again with the rights that an
-// ordinary user has in a user namespace of his own, and with the right to make TAPs if taps.
-func inUserNamespace(ctx context.Context, taps bool) error {
-	if err := demo.CanOpenTUN(); taps && err != nil {
-		return err
-	}
-	err := netns.Reexec(ctx, os.Args[1:]...)
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() > 0 {
-		return usage.Exit(exit.ExitCode())
-	}
-	return err
 }
 
 // advise prints what the doctor finds wrong.

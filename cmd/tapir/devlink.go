@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/devlink"
 	"tapir/lab/tool/usage"
 )
@@ -12,14 +13,14 @@ import (
 func newDevlink() *cobra.Command {
 	var format devlink.Format
 	root := &cobra.Command{
-		Use:   "devlink [-j] [-p] dev|health|resource|port",
+		Use:   "devlink {dev | health | resource | port}",
 		Short: "Show a NIC as devlink does: versions, health, resources, parameters",
 		Long: "Devlink prints what devlink(8) prints of a device, with its words and in its format. The\n" +
 			"device tapir/nic0 is the NIC nic0; nic0 alone will do. Without one all running NICs are shown.",
 		Example: "  tapir devlink dev info nic0\n  tapir devlink health show\n  tapir devlink health recover nic0 " +
 			"reporter fw_fatal\n" +
 			"  tapir devlink -j resource show nic0",
-		Args: atMost(0),
+		Args: cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().BoolVarP(&format.JSON, "json", "j", false, "print JSON")

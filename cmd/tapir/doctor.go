@@ -5,13 +5,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/doctor"
 	"tapir/lab/tool/show"
 )
 
 func newDoctor() *cobra.Command {
 	var asJSON, ci bool
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "doctor",
 		Short: "Find out why a NIC does not start on this machine",
 		Long: "Doctor checks kernel, TUN device, each kind of wires, user namespaces and their limits,\n" +
@@ -21,7 +22,7 @@ func newDoctor() *cobra.Command {
 			"With --ci it tells which ways to test RDMA code the runner of a CI service allows, with the\n" +
 			"command for each or the reason against it.",
 		Example: "  tapir doctor\n  tapir doctor --json\n  tapir doctor --ci",
-		Args:    atMost(0),
+		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if ci && asJSON {
 				return show.JSON(cmd.OutOrStdout(), doctor.CI(cmd.Context()))
@@ -38,8 +39,8 @@ func newDoctor() *cobra.Command {
 			return nil
 		},
 	},
-		jsonFlag(&asJSON),
-		flag{&ci, "ci", "", "tell what the runner of a CI service allows"},
+		cli.JSON(&asJSON),
+		cli.F(&ci, "ci", "", "tell what the runner of a CI service allows"),
 	)
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ethtool"
 )
 
@@ -18,7 +19,7 @@ func newEthtool() *cobra.Command {
 			"-S prints the statistics of the driver qede that are counted, of an HFI those of hfi1, of a virtual\n" +
 			"NIC the 39 of opa_vnic; with --all, which comes before the device, also Tapir's own counters.",
 		Example:           ethtool.Examples(options),
-		Args:              atLeast(1, "the device is missing: see: tapir ethtool --help"),
+		Args:              cli.AtLeast(1, "the device is missing: see: tapir ethtool --help"),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := ethtool.Choose(options, chosen)

@@ -7,24 +7,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/capture"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
 )
 
-const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · user0: bare 16B packets (DLT_USER0) ·\n" +
+const formHelp = "erf: ERF records of type 28, as Intel's tool writes them · " +
+	"user0: bare 16B packets (DLT_USER0) ·\n" +
 	"inner: the Ethernet frames inside, with the packets' fields as comments"
 
 func newExport() *cobra.Command {
 	var file, as, end, link string
 	var merge bool
-	cmd := withFlags(&cobra.Command{
+	cmd := cli.With(&cobra.Command{
 		Use:   "export FILE... -w FILE {--end LINK:NODE | --link LINK | --as FORM | --merge}",
 		Short: "Take a link end out of a lab's capture, or turn one of an Omni-Path fabric into another form",
 		Long: "Export takes out of a lab's capture what one end of a link saw (--end), or each frame once, as\n" +
 			"it entered the link (--link), so that Wireshark follows TCP without seeing frames twice.\n\n" +
 			"Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +
 			"bare packets, and writes it as pcapng in one of these forms:\n\n" + formHelp + "\n\n" +
-			"What holds no packet of the fabric, or one that the form has no place for, is left out and\n" +
+			"Frames without a packet of the fabric, and packets that the form cannot hold, are left out and\n" +
 			"counted.\n\n" +
 			"Export --merge joins captures of several hosts in the order of time. Interfaces keep their\n" +
 			"names. It does not correct stamps: the clocks of the hosts must agree.",
@@ -33,7 +35,7 @@ func newExport() *cobra.Command {
 			"  tapir export fab0.pcap -w inner.pcapng --as inner\n" +
 			"  tapir export --merge h1.pcapng h2.pcapng -w all.pcapng\n" +
 			"  tshark -r inner.pcapng -Y 'frame.comment contains \"vesw=2 \"'",
-		Args: atLeast(1, "name one capture to read, - for standard input: see: tapir export --help"),
+		Args: cli.AtLeast(1, "name one capture to read, - for standard input: see: tapir export --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case merge:
@@ -54,11 +56,11 @@ func newExport() *cobra.Command {
 			})
 		},
 	},
-		flag{&file, "write", "w", "`file` to write, - for standard output (required)"},
-		flag{&as, "as", "", "`form`: erf, user0 or inner"},
-		flag{&merge, "merge", "", "join captures of several hosts in the order of time"},
-		flag{&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a"},
-		flag{&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered"},
+		cli.F(&file, "write", "w", "`file` to write, - for standard output (required)"),
+		cli.F(&as, "as", "", "`form`: erf, user0 or inner"),
+		cli.F(&merge, "merge", "", "join captures of several hosts in the order of time"),
+		cli.F(&end, "end", "", "of a lab's capture what the `end` of a link saw, such as a-b:a"),
+		cli.F(&link, "link", "", "of a lab's capture each frame of the `link` once, as it entered"),
 	)
 	cmd.MarkFlagsMutuallyExclusive("as", "end", "link", "merge")
 	return cmd

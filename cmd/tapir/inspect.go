@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/inspect"
 	"tapir/lab/tool/usage"
@@ -24,14 +25,15 @@ type inspectFlags struct {
 
 func newInspect() *cobra.Command {
 	f := inspectFlags{limit: 1000}
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Replay a capture and name the first violation of a standard",
 		Long: "Inspect reads a capture, pcap or pcapng, of anyone's traffic, puts its TCP streams together,\n" +
-			"replays MPA, DDP and RDMAP, Omni-Path packets and PTP, and tells what breaks which clause of\n" +
-			"which standard in which packet. It prints the flows with their messages and ends with\n\n" +
+			"replays MPA, DDP and RDMAP, RoCE, iSCSI, FIP and FCoE, Omni-Path packets and PTP, and tells what\n" +
+			"breaks which clause of which standard in which packet. It prints the flows with their messages\n" +
+			"and ends with\n\n" +
 			"  0  everything was replayed and breaks no rule\n" +
-			"  1  a violation, or traffic that cannot be replayed, such as RoCE\n" +
+			"  1  a violation, or traffic that cannot be replayed\n" +
 			"  2  a mistake on the command line\n",
 		Example: "  tapir capture nic0 -w f.pcapng\n" +
 			"  tapir inspect f.pcapng\n" +
@@ -44,12 +46,12 @@ func newInspect() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runInspect(cmd, args, &f) },
 	},
-		flag{&f.quirks, "quirks", "", "`implementation` whose known deviations are notes, not violations: siw"},
-		flag{&f.ladder, "ladder", "", "draw the exchange"},
-		flag{&f.svg, "svg", "", "`file` to draw the exchange to, as SVG"},
-		flag{&f.json, "json", "", "print the report as JSON"},
-		flag{&f.limit, "limit", "", "`steps` that are drawn at most"},
-		flag{&f.rules, "rules", "", "list the rules and their clauses instead"},
+		cli.F(&f.quirks, "quirks", "", "`implementation` whose known deviations are notes, not violations: siw"),
+		cli.F(&f.ladder, "ladder", "", "draw the exchange"),
+		cli.F(&f.svg, "svg", "", "`file` to draw the exchange to, as SVG"),
+		cli.F(&f.json, "json", "", "print the report as JSON"),
+		cli.F(&f.limit, "limit", "", "`steps` that are drawn at most"),
+		cli.F(&f.rules, "rules", "", "list the rules and their clauses instead"),
 	)
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/params"
 	"tapir/lab/tool/serve"
@@ -12,42 +13,46 @@ import (
 
 // nicFlags are the settings of a NIC on the command line; the names are those
 // of a nics.yaml with dashes.
-func nicFlags(d *nicconf.Draft) []flag {
+func nicFlags(d *nicconf.Draft) []cli.Flag {
 	c := &d.Config
 	set := c.Set
-	return []flag{
-		{set, "name", "", "`name` of the NIC (default nic0)"},
-		{set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire"},
-		{set, "tap-fd", "", "a ready TAP as open file descriptor `number` instead of --tap"},
-		{set, "wire", "", "instead of a TAP: `KIND:...` such as shm:/run/cable0 or dev:eth1 (docs/wires.md)"},
-		{set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"},
-		{set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"},
-		{set, "ip6", "", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"},
-		{set, "mac", "", "MAC `address` (default derived from the name, and the seed if given)"},
-		{set, "mtu", "", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"},
-		{set, "gw", "", "next hop `address` off the link; may be repeated"},
-		{set, "vlan", "", "802.1Q `id` of all frames (default untagged)"},
-		{set, "vlan-ip", "", "`address` on a VLAN of its own, such as 100=10.1.0.1/24 (RoCE); may be repeated"},
-		{set, "frames", "",
-			"`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 " +
-				"(default wire)"},
-		{set, "host-tap", "", "interface `name` of the operating system's side, which shares MAC and IP"},
-		{set, "host-frames", "", "frame `mode` of the host TAP: wire or gso (default that of the wire)"},
-		{set, "queues", "", "`number` of receive and transmit queues of the host TAP, 1 to 32 (default 1)"},
-		{toggle(func(v string) error { return c.Set("ip-from-host", v) }), "ip-from-host", "",
-			"take addresses, MAC and MTU from the host TAP, and follow them"},
-		{set, "firmware", "",
-			"firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, " +
-				"zipped-bin (default built in)"},
-		{set, "hardware", "",
-			"`kind` of device: fastlinq or ideal, which has no firmware and no interrupts (default fastlinq)"},
-		{set, "profile", "", "`driver` whose defaults count for settings that are not given: siw (default Tapir's)"},
-		{d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"},
-		{d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"},
-		{d.AddPort, "port", "", "TAP `name` or wire of the card's next port; may be repeated"},
-		{d.AddFunction, "function", "", "`settings` of its next function: \"name=f0 ip=10.0.0.1/24\"; may be repeated"},
-		{c.SetSRIOV, "sriov", "", "virtual functions, `settings` as in a file, such as \"{numvfs: 4}\""},
-		{set, "seed", "", "for tests: `number` that keys, ports and sequence numbers follow from (default random)"},
+	return []cli.Flag{
+		cli.F(set, "name", "", "`name` of the NIC (default nic0)"),
+		cli.F(set, "tap", "", "wire TAP, made if it does not exist: an interface `name` such as tap0; lo: no wire"),
+		cli.F(set, "tap-fd", "", "a ready TAP as open file descriptor `number` instead of --tap"),
+		cli.F(set, "wire", "",
+			"instead of a TAP: `KIND:...` such as shm:/run/cable0 or dev:eth1 (docs/howto/wires.md)"),
+		cli.F(set, "tap-ip", "", "`address` of the kernel's side of the TAP, such as 10.0.0.254/24; may be repeated"),
+		cli.F(set, "ip", "", "IPv4 `address` of the NIC, such as 10.0.0.1/24; may be repeated"),
+		cli.F(set, "ip6", "", "IPv6 `address` of the NIC, such as fd00::1/64; may be repeated"),
+		cli.F(set, "mac", "", "MAC `address` (default derived from the name, and the seed if given)"),
+		cli.F(set, "mtu", "", "`octets` of an IP packet (default 1500; 9000 with --frames jumbo)"),
+		cli.F(set, "gw", "", "next hop `address` off the link; may be repeated"),
+		cli.F(set, "vlan", "", "802.1Q `id` of all frames (default untagged)"),
+		cli.F(set, "vlan-ip", "", "`address` on a VLAN of its own, such as 100=10.1.0.1/24 (RoCE); may be repeated"),
+		cli.F(set, "frames", "",
+			"`mode`: wire, one true frame per packet; gso, 64 KiB super-frames; jumbo, gso with MTU 9000 "+
+				"(default wire)"),
+		cli.F(set, "host-tap", "", "interface `name` of the operating system's side, which shares MAC and IP"),
+		cli.F(set, "host-frames", "", "frame `mode` of the host TAP: wire or gso (default that of the wire)"),
+		cli.F(set, "queues", "", "`number` of receive and transmit queues of the host TAP, 1 to 32 (default 1)"),
+		cli.F(cli.Toggle(func(v string) error { return c.Set("ip-from-host", v) }), "ip-from-host", "",
+			"take addresses, MAC and MTU from the host TAP, and follow them"),
+		cli.F(set, "firmware", "",
+			"firmware of the storms: a `file`, or the form to search for: header, zipped-header, bin, "+
+				"zipped-bin (default built in)"),
+		cli.F(set, "hardware", "",
+			"`kind` of device: fastlinq or ideal, which has no firmware and no interrupts (default fastlinq)"),
+		cli.F(set, "profile", "",
+			"`driver` whose defaults count for settings that are not given: siw (default Tapir's)"),
+		cli.F(d.SetCard, "port-mode", "", "ports and engines of a card with several functions, a `mode` such as 2x25G"),
+		cli.F(d.SetCard, "mf-mode", "", "how functions of one port are told apart: npar, ovlan or ufp"),
+		cli.F(d.AddPort, "port", "", "TAP `name` or wire of the card's next port; may be repeated"),
+		cli.F(d.AddFunction, "function", "",
+			"`settings` of its next function: \"name=f0 ip=10.0.0.1/24\"; may be repeated"),
+		cli.F(c.SetSRIOV, "sriov", "", "virtual functions, `settings` as in a file, such as \"{numvfs: 4}\""),
+		cli.F(set, "seed", "",
+			"for tests: `number` that keys, ports and sequence numbers follow from (default random)"),
 	}
 }
 
@@ -55,7 +60,7 @@ func newNIC() *cobra.Command {
 	cfg := nicconf.Draft{Config: nicconf.Config{Name: "nic0"}}
 	var file, metrics string
 	format, verbose := "text", false
-	cmd := inOrder(&cobra.Command{
+	cmd := cli.InOrder(&cobra.Command{
 		Use:   "nic --tap NAME {--ip ADDRESS | --host-tap NAME --ip-from-host}",
 		Short: "Run NICs in the foreground",
 		Long: "Nic runs one NIC on a TAP that it makes or finds, or with -c all NICs of a file, and\n" +
@@ -73,7 +78,7 @@ func newNIC() *cobra.Command {
 			"  tapir nic -c nics.yaml\n" +
 			"  tapir nic --ip 10.0.0.1/24 --dprint cm,mpa,eh -v\n" +
 			"  tapir nic --ip 10.0.0.1/24 --metrics 9464 -v --log-format json",
-		Args: atMost(0),
+		Args: cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := configs(cmd, file, nicconf.Load, cfg.Finish, "verbose", "log-format", "metrics")
 			if err != nil {
@@ -95,13 +100,13 @@ func newNIC() *cobra.Command {
 			}
 			return serve.NICs(cmd.Context(), o, all, log)
 		},
-	}, append([]flag{
-		{&file, "config", "c",
-			"run the NICs of a YAML `file`; excludes all other flags but -v, --log-format and --metrics"},
-		{&verbose, "verbose", "v", "print the lines of the log on standard error"},
-		{&format, "log-format", "", "`form` of those lines: text, or json for one object per line"},
-		{&metrics, "metrics", "",
-			"serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host"},
+	}, append([]cli.Flag{
+		cli.F(&file, "config", "c",
+			"run the NICs of a YAML `file`; excludes all other flags but -v, --log-format and --metrics"),
+		cli.F(&verbose, "verbose", "v", "print the lines of the log on standard error"),
+		cli.F(&format, "log-format", "", "`form` of those lines: text, or json for one object per line"),
+		cli.F(&metrics, "metrics", "",
+			"serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host"),
 	}, nicFlags(&cfg)...)...)
 	params.Add(cmd, (&nicconf.Config{}).Params(), cfg.Set, "personality")
 	return cmd

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -8,12 +9,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/host/peer"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/guest"
 	"tapir/lab/tool/usage"
 )
 
 func newPeer() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "peer COMMAND",
 		Short: "Run a real iWARP peer: Linux siw in a QEMU guest",
 		Long: "Peer runs a Linux guest whose siw driver speaks iWARP to NICs on the same bridge. It is\n" +
@@ -25,15 +27,15 @@ func newPeer() *cobra.Command {
 }
 
 // guestFlag chooses a guest.
-func guestFlag(name *string) flag { return flag{name, "name", "", "`name` of the guest"} }
+func guestFlag(name *string) cli.Flag { return cli.F(name, "name", "", "`name` of the guest") }
 
 func newPeerBuild() *cobra.Command {
 	dir := peer.CacheDir()
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:     "build",
 		Short:   "Make the guest, or bring it up to date",
 		Example: "  tapir peer build",
-		Args:    atMost(0),
+		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			image, err := peer.Build(cmd.Context(), dir, cmd.ErrOrStderr())
 			if err != nil {
@@ -43,7 +45,7 @@ func newPeerBuild() *cobra.Command {
 			return err
 		},
 	},
-		flag{&dir, "dir", "", "`directory` to build in"},
+		cli.F(&dir, "dir", "", "`directory` to build in"),
 	)
 }
 
@@ -51,8 +53,8 @@ func newPeerStart() *cobra.Command {
 	cfg := peer.Config{Name: guest.DefaultName, Memory: 512, Life: peer.DefaultLife}
 	var ips []string
 	dir := peer.CacheDir()
-	return inOrder(&cobra.Command{
-		Use:   "start --bridge NAME --ip ADDRESS",
+	return cli.Old(cli.InOrder(&cobra.Command{
+		Use:   "start [GUEST] --bridge NAME --ip ADDRESS",
 		Short: "Run a guest in the foreground",
 		Long: "Start runs one guest on a bridge and prints a \"ready\" line. It ends at Ctrl-C, with\n" +
 			"`tapir peer stop`, or when its time is up. With --siw the driver is one whose\n" +
@@ -61,8 +63,9 @@ func newPeerStart() *cobra.Command {
 			"try_gso, siw_tcp_nagle.",
 		Example: "  tapir peer start --bridge br0 --ip 10.0.0.2/24 --ip fd00::2/64\n" +
 			"  tapir peer start --bridge br0 --ip 10.0.0.2/24 --siw peer_to_peer=1 --siw rtr_type=64",
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cli.AtMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cfg.Name = cmp.Or(cli.First(args), cfg.Name)
 			for _, s := range ips {
 				p, err := netip.ParsePrefix(s)
 				if err != nil {
@@ -76,47 +79,50 @@ func newPeerStart() *cobra.Command {
 			return guest.Serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, cfg)
 		},
 	},
-		guestFlag(&cfg.Name),
-		flag{&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`"},
-		flag{&cfg.Stream, "stream", "", "`path` of a Unix socket instead, for a NIC on stream:PATH: needs no TAP"},
-		flag{repeated(&ips), "ip", "", "`address` of the guest with its prefix length; may be repeated"},
-		flag{&cfg.MTU, "mtu", "", "`octets` of an IP packet (default that of the bridge)"},
-		flag{repeated(&cfg.Siw), "siw", "", "a parameter of the siw driver, `name=value`; may be repeated"},
-		flag{&cfg.Memory, "memory", "", "memory in `MiB`"},
-		flag{&cfg.KVM, "kvm", "", "run on the processor instead of emulating one"},
-		flag{&cfg.Life, "life", "", "`time` after which the guest ends in any case"},
-		flag{&dir, "dir", "", "`directory` where the guest is built"},
-	)
+		cli.F(&cfg.Bridge, "bridge", "", "bridge to join: an interface `name`"),
+		cli.F(&cfg.Stream, "stream", "", "`path` of a Unix socket instead, for a NIC on stream:PATH: needs no TAP"),
+		cli.F(cli.Repeated(&ips), "ip", "", "`address` of the guest with its prefix length; may be repeated"),
+		cli.F(&cfg.MTU, "mtu", "", "`octets` of an IP packet (default that of the bridge)"),
+		cli.F(cli.Repeated(&cfg.Siw), "siw", "", "a parameter of the siw driver, `name=value`; may be repeated"),
+		cli.F(&cfg.Memory, "memory", "", "memory in `MiB`"),
+		cli.F(&cfg.KVM, "kvm", "", "run on the processor instead of emulating one"),
+		cli.F(&cfg.Life, "life", "", "`time` after which the guest ends in any case"),
+		cli.F(&dir, "dir", "", "`directory` where the guest is built"),
+	), guestFlag(&cfg.Name))
 }
 
 func newPeerExec() *cobra.Command {
 	limit, name := time.Minute, guest.DefaultName
-	return withFlags(&cobra.Command{
-		Use:   "exec [flags] -- COMMAND [ARGUMENT...]",
+	return cli.Old(cli.With(&cobra.Command{
+		Use:   "exec [GUEST --] COMMAND [ARGUMENT]...",
 		Short: "Run a command in a guest",
-		Long: "Exec runs a command in a guest and prints what it says. The exit code is the\n" +
+		Long: "Exec runs a command in a guest and prints its output. The exit code is the\n" +
 			"command's; 124 says that its time was up. A single argument is a shell command.",
 		Example: "  tapir peer exec -- rping -s -C 5 -v\n" +
-			"  tapir peer exec -t 10s 'dmesg | grep siw'",
-		Args: atLeast(1, "the command is missing: see: tapir peer exec --help"),
+			"  tapir peer exec -T 10s 'dmesg | grep siw'",
+		Args: cli.AtLeast(1, "the command is missing: see: tapir peer exec --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() == 1 {
+				name, args = args[0], args[1:]
+			}
+			if len(args) == 0 {
+				return usage.Errorf("the command is missing: see: tapir peer exec --help")
+			}
 			return guest.Exec(cmd.Context(), cmd.OutOrStdout(), name, limit, args)
 		},
-	},
-		guestFlag(&name),
-		flag{&limit, "time", "t", "`time` after which the command is killed"},
-	)
+	}, cli.F(&limit, "time", "T", "`time` after which the command is killed")),
+		cli.F(&limit, "t", "t", "--time"), guestFlag(&name))
 }
 
 func newPeerStop() *cobra.Command {
 	name := guest.DefaultName
-	return withFlags(&cobra.Command{
-		Use:     "stop",
+	return cli.Old(&cobra.Command{
+		Use:     "stop [GUEST]",
 		Short:   "End a guest",
 		Example: "  tapir peer stop",
-		Args:    atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			h, err := guest.Open(name)
+		Args:    cli.AtMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, err := guest.Open(cmp.Or(cli.First(args), name))
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/perf"
@@ -30,13 +31,13 @@ var perfShort = map[perfconf.Op]string{
 
 func newPerf() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "perf TEST [--nic NAME] [ADDRESS]",
+		Use:   "perf TEST [NIC] [ADDRESS]",
 		Short: "Measure RDMA bandwidth and latency between two NICs",
 		Long: "Perf runs a workload inside a running NIC, in the vocabulary of perftest. Without an\n" +
 			"address it serves one client; with the address of the serving NIC it connects. The\n" +
 			"client's parameters win.",
-		Example: "  tapir perf write-bw --nic nic0              # serves\n" +
-			"  tapir perf write-bw --nic nic1 10.0.0.1     # connects",
+		Example: "  tapir perf write-bw nic0                # serves\n" +
+			"  tapir perf write-bw nic1 10.0.0.1       # connects",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usage.Errorf("unknown test %q: see: tapir perf --help", args[0])
@@ -60,14 +61,29 @@ type jobFlags struct {
 	transport *string // of the job
 }
 
-func (o *jobFlags) flags(port *uint16, transport *string) []flag {
+func (o *jobFlags) flags(port *uint16, transport *string) []cli.Flag {
 	o.transport = transport
-	return []flag{
-		{&o.nic, "nic", "", "`name` of the NIC to use; may be left out if only one runs"},
-		{transport, "transport", "", "`iwarp or roce`: what the NIC must speak; without --nic, the only NIC that does"},
-		{&o.json, "json", "", "print the result as JSON"},
-		{port, "port", "p", "port of the server"},
+	return []cli.Flag{
+		cli.F(transport, "transport", "",
+			"`iwarp or roce`: what the NIC must speak; without a NIC, the only one that does"),
+		cli.F(&o.json, "json", "", "print the result as JSON"),
+		cli.F(port, "port", "p", "port of the server"),
 	}
+}
+
+// onNIC completes a command whose first argument may be a NIC; --nic is the older spelling.
+func (o *jobFlags) onNIC(cmd *cobra.Command) *cobra.Command {
+	cmd.ValidArgsFunction = completeNIC
+	return cli.Old(cmd, cli.F(&o.nic, "nic", "", "`name` of the NIC to use"))
+}
+
+// target takes the name of the NIC from args, which go on with an address.
+func (o *jobFlags) target(args []string) (rest []string, err error) {
+	if o.nic, rest, err = cli.Target(args, o.nic, cli.IsAddress); err == nil && len(rest) < len(args) &&
+		!in(ctl.List())(o.nic) {
+		err = usage.Errorf("%q is neither an IP address nor a running NIC: see: tapir ls", o.nic)
+	}
+	return rest, err
 }
 
 // run runs a workload to its end. what names it if it is interrupted; begun, with
@@ -78,7 +94,7 @@ func (o *jobFlags) run(cmd *cobra.Command, what string, job any, begun func(nic 
 	if err != nil {
 		return err
 	}
-	err = withNIC(name, "--nic NAME", func(c *ctl.Client) error {
+	err = withNIC(name, "its name: "+cmd.CommandPath()+" NIC", func(c *ctl.Client) error {
 		c.Begun = func() { begun(c.Hello.Name) }
 		return c.Perf(cmd.Context(), job, progress, report)
 	})
@@ -109,39 +125,39 @@ func newPerfOp(op perfconf.Op) *cobra.Command {
 	o := perfFlags{job: perfconf.Job{Op: op, Port: perfconf.DefaultPort}}
 	flags := o.flags(&o.job.Port, &o.job.Transport)
 	if op == perfconf.Verify {
-		flags = append(flags, flag{&o.job.Sizes, "size", "s", "message sizes in bytes (default 8,4096,16777216)"})
+		flags = append(flags, cli.F(&o.job.Sizes, "size", "s", "message sizes in bytes (default 8,4096,16777216)"))
 	} else {
 		defaults := o.job.WithDefaults()
 		o.job.Size, o.job.QPs, o.job.Depth = defaults.Size, defaults.QPs, defaults.Depth
 		flags = append(flags,
-			flag{&o.job.Size, "size", "s", "message size in bytes"},
-			flag{&o.job.Iters, "iters", "n", fmt.Sprint("messages per queue pair, default ", perfconf.DefaultIters)},
-			flag{&o.job.SL, "sl", "S", "service `level` of RoCE, 0 to 7: the priority of frames on a VLAN"},
-			flag{&o.seconds, "duration", "D", "run for this number of `seconds` instead of -n"},
-			flag{&o.job.QPs, "qp", "q", "number of queue pairs"},
-			flag{&o.job.Depth, "tx-depth", "t", "outstanding messages per queue pair"})
+			cli.F(&o.job.Size, "size", "s", "message size in bytes"),
+			cli.F(&o.job.Iters, "iters", "n", fmt.Sprint("messages per queue pair, default ", perfconf.DefaultIters)),
+			cli.F(&o.job.SL, "sl", "S", "service `level` of RoCE, 0 to 7: the priority of frames on a VLAN"),
+			cli.F(&o.seconds, "duration", "D", "run for this number of `seconds` instead of -n"),
+			cli.F(&o.job.QPs, "qp", "q", "number of queue pairs"),
+			cli.F(&o.job.Depth, "tx-depth", "t", "outstanding messages per queue pair"))
 	}
-	cmd := withFlags(&cobra.Command{
-		Use:   string(op) + " [ADDRESS]",
+	return o.onNIC(cli.With(&cobra.Command{
+		Use:   string(op) + " [NIC] [ADDRESS]",
 		Short: perfShort[op],
-		Example: fmt.Sprintf("  tapir perf %[1]s --nic nic0              # serves\n"+
-			"  tapir perf %[1]s --nic nic1 10.0.0.1     # connects", op),
-		Args: atMost(1),
+		Example: fmt.Sprintf("  tapir perf %[1]s nic0                # serves\n"+
+			"  tapir perf %[1]s nic1 10.0.0.1       # connects", op),
+		Args: cli.AtMost(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			args, err := o.target(args)
+			if err != nil {
+				return err
+			}
+			if len(args) > 1 {
+				return usage.Errorf("unexpected argument %q: see: %s --help", args[1], cmd.CommandPath())
+			}
 			o.job.Duration = time.Duration(o.seconds) * time.Second
-			if err := o.job.Complete(first(args)); err != nil {
+			if err := o.job.Complete(cli.First(args)); err != nil {
 				return usage.Wrap(err)
 			}
 			return o.test(cmd)
 		},
-	}, flags...)
-	if err := cmd.RegisterFlagCompletionFunc("nic", func(*cobra.Command, []string,
-		string) ([]string, cobra.ShellCompDirective) {
-		return ctl.List(), cobra.ShellCompDirectiveNoFileComp
-	}); err != nil {
-		panic(err) // the flag stands a few lines above
-	}
-	return cmd
+	}, flags...))
 }
 
 // test runs the job, with a line that shows how far it is.
@@ -151,7 +167,7 @@ func (o *perfFlags) test(cmd *cobra.Command) error {
 	var report perf.Report
 	err := o.run(cmd, string(o.job.Op), o.job, func(nic string) {
 		if o.job.Serves() {
-			fmt.Fprintf(errOut, "%s serves %s on port %d; end with Ctrl-C\n", nic, o.job.Op, o.job.Port)
+			fmt.Fprintf(errOut, "%s serves %s on port %d to one client; Ctrl-C ends it\n", nic, o.job.Op, o.job.Port)
 		}
 	}, line.Show, &report)
 	line.End()

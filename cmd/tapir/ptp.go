@@ -13,6 +13,7 @@ import (
 
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/tool/show"
@@ -20,7 +21,7 @@ import (
 )
 
 func newPTP() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "ptp {run|status|set|pmc|refclock|sim}",
 		Short: "Clocks of NICs, and PTP (IEEE 1588)",
 		Long: "Ptp runs a PTP instance on a NIC's wire port, shows what it and the NIC's hardware clock\n" +
@@ -40,20 +41,24 @@ func newPTPRun() *cobra.Command {
 	job := ptprun.Job{Op: ptprun.Op, Interval: time.Second}
 	var file string
 	var asJSON bool
-	flags := []flag{
-		{&file, "config", "c", "settings in a YAML `file`"},
-		{&job.Interval, "interval", "i", "`time` between two lines"},
-		{&job.Count, "count", "n", "end after this number of lines; 0: never"},
-		{&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)"},
-		{&asJSON, "json", "", "print JSON, an object each interval"},
+	flags := []cli.Flag{
+		cli.F(&file, "config", "c", "settings in a YAML `file`"),
+		cli.F(&job.Interval, "interval", "i", "`time` between two lines"),
+		cli.F(&job.Count, "count", "n", "end after this number of lines; 0: never"),
+		cli.F(&job.UDS, "uds", "", "`path` of the socket for pmc -u -s (default: NIC.ptp beside the control socket)"),
+		cli.F(&asJSON, "json", "", "print JSON, an object each interval"),
 	}
 	for _, fl := range ptpconf.Flags() {
-		flags = append(flags, flag{func(v string) error {
+		var set any = func(v string) error {
 			job.Settings = append(job.Settings, ptpconf.Setting{Name: fl.Name, Value: v})
 			return nil
-		}, strings.ReplaceAll(fl.Name, "_", "-"), "", fl.Expect})
+		}
+		if fl.Switch {
+			set = cli.Toggle(set.(func(string) error))
+		}
+		flags = append(flags, cli.F(set, strings.ReplaceAll(fl.Name, "_", "-"), "", fl.Expect))
 	}
-	return inOrder(&cobra.Command{
+	return cli.InOrder(&cobra.Command{
 		Use:   "run [NIC]",
 		Short: "Run a PTP instance on a NIC until Ctrl-C",
 		Long: "Run starts a PTP instance on the wire port of a running NIC or HFI and prints a line each\n" +
@@ -67,10 +72,10 @@ func newPTPRun() *cobra.Command {
 			"the time at which it is written, which is some microseconds less exact.\n\n" +
 			"linuxptp's pmc reads and sets over the network and by a Unix socket.",
 		Example: "  tapir ptp run nic0 --priority1 1\n" +
-			"  tapir ptp run nic1 --slave-only true --clock-class 255 --transport UDPv4\n" +
+			"  tapir ptp run nic1 --slave-only --clock-class 255 --transport UDPv4\n" +
 			"  tapir ptp run nic1 -c ptp.yaml --interval 10s\n" +
 			"  pmc -u -b 0 -s /run/tapir/nic1.ptp 'GET PARENT_DATA_SET'",
-		Args:              atMost(1),
+		Args:              cli.AtMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
@@ -80,7 +85,7 @@ func newPTPRun() *cobra.Command {
 				}
 				job.File, job.YAML = file, string(data)
 			}
-			return runPTP(cmd, first(args), job, asJSON)
+			return runPTP(cmd, cli.First(args), job, asJSON)
 		},
 	}, flags...)
 }
@@ -112,7 +117,7 @@ func runPTP(cmd *cobra.Command, name string, job ptprun.Job, asJSON bool) error 
 
 func newPTPStatus() *cobra.Command {
 	var asJSON bool
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "status [NIC]",
 		Short: "Show a NIC's clock, its PTP unit and its PTP instance",
 		Long: "Status shows the hardware clock of a running NIC, who uses its PTP unit and how, and " +
@@ -120,10 +125,10 @@ func newPTPStatus() *cobra.Command {
 			"boundary\nclock, the same without the unit. Offsets are in\nnanoseconds; the true offset is that of " +
 			"the clock from the system's CLOCK_REALTIME.",
 		Example:           "  tapir ptp status nic0\n  tapir ptp status --json",
-		Args:              atMost(1),
+		Args:              cli.AtMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withNIC(first(args), "its name: tapir ptp status NIC", func(c *ctl.Client) error {
+			return withNIC(cli.First(args), "its name: tapir ptp status NIC", func(c *ctl.Client) error {
 				var raw json.RawMessage
 				if err := c.Command(cmd.Context(), "ptp.status", nil, &raw); err != nil {
 					return err
@@ -139,7 +144,7 @@ func newPTPStatus() *cobra.Command {
 			})
 		},
 	},
-		jsonFlag(&asJSON),
+		cli.JSON(&asJSON),
 	)
 }
 
@@ -151,6 +156,16 @@ func newPTPSet() *cobra.Command {
 			strings.Join(ptprun.Settable(), ", ") + ".",
 		Example: "  tapir ptp set nic0 priority1=100 sync_interval=-3\n" +
 			"  tapir ptp set slave_only=true",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			var names []string
+			if len(args) == 0 {
+				names = ctl.List()
+			}
+			for _, s := range ptprun.Settable() {
+				names = append(names, s+"=")
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, args := nameFirst(args, "=")
 			settings, err := ctl.ParseSettings(args)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptpuds"
 	"tapir/lab/tool/usage"
@@ -22,7 +23,7 @@ type pmcOptions struct {
 
 func newPTPPMC() *cobra.Command {
 	o := pmcOptions{timeout: time.Second}
-	return inOrder(&cobra.Command{
+	return cli.InOrder(&cobra.Command{
 		Use:   "pmc [NIC] COMMAND...",
 		Short: "Send PTP management messages, as linuxptp's pmc does",
 		Long: "Pmc sends management messages to the PTP instance that runs on a NIC, or to a ptp4l on this\n" +
@@ -40,13 +41,13 @@ func newPTPPMC() *cobra.Command {
 			return o.run(cmd, name, lines)
 		},
 	},
-		flag{&o.socket, "socket", "", "`path` of the socket, of another program for one (default that of the NIC)"},
-		flag{&o.target, "target", "", "ask one port only: a port `identity` such as 020000.fffe.000001-1"},
-		flag{&o.hops, "hops", "", "`number` of boundary clocks that the messages may pass, the first included"},
-		flag{&o.domain, "domain", "", "PTP domain `number`, which matters to ptp4l and in the network"},
-		flag{&o.sdoID, "sdo-id", "", "sdoId `number`, the same; 0x100 for gPTP"},
-		flag{&o.timeout, "timeout", "", "`time` to wait for the first answer to a command"},
-		flag{&o.listen, "listen", "", "`time` to print notifications in the end"},
+		cli.F(&o.socket, "socket", "", "`path` of the socket, of another program for one (default that of the NIC)"),
+		cli.F(&o.target, "target", "", "ask one port only: a port `identity` such as 020000.fffe.000001-1"),
+		cli.F(&o.hops, "hops", "", "`number` of boundary clocks that the messages may pass, the first included"),
+		cli.F(&o.domain, "domain", "", "PTP domain `number`, which matters to ptp4l and in the network"),
+		cli.F(&o.sdoID, "sdo-id", "", "sdoId `number`, the same; 0x100 for gPTP"),
+		cli.F(&o.timeout, "timeout", "", "`time` to wait for the first answer to a command"),
+		cli.F(&o.listen, "listen", "", "`time` to print notifications in the end"),
 	)
 }
 

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/run/virtual/ptpsim"
+	"tapir/lab/tool/cli"
 )
 
 func newPTPSim() *cobra.Command {
 	var seed uint64
 	var duration time.Duration
 	var o ptpsim.Outputs
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "sim FILE",
 		Short: "Run PTP clocks, switches and links in virtual time",
 		Long: "The scenario FILE has clocks with their oscillators and servos, switches, links with delay,\n" +
@@ -25,9 +26,9 @@ func newPTPSim() *cobra.Command {
 		Example: "  tapir ptp sim examples/ptp-pair.yaml\n" +
 			"  tapir ptp sim examples/ptp-tc.yaml --csv offsets.csv --svg offsets.svg\n" +
 			"  tapir ptp sim examples/ptp-holdover.yaml --log - --seed 7 -w frames.pcapng",
-		Args: exactlyOne("name one scenario file: see: tapir ptp sim --help"),
+		Args: cli.ExactlyOne("name one scenario file: see: tapir ptp sim --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := mistakes(ptpsim.Load(args[0]))
+			c, err := cli.Mistakes(ptpsim.Load(args[0]))
 			if err != nil {
 				return err
 			}
@@ -40,12 +41,12 @@ func newPTPSim() *cobra.Command {
 			return o.Run(cmd.OutOrStdout(), args[0], c)
 		},
 	},
-		flag{&seed, "seed", "", "of all chance, instead of the file's"},
-		flag{&duration, "duration", "", "of virtual time, instead of the file's"},
-		flag{&o.CSV, "csv", "", "write the offsets of all clocks to this file"},
-		flag{&o.SVG, "svg", "", "draw them into this file"},
-		flag{&o.Log, "log", "", "write what happened to this file, - prints it"},
-		flag{&o.Counters, "counters", "", "print what was counted: frames sent, lost and dropped, and why"},
-		flag{&o.Capture, "write", "w", "write all frames to this pcapng file"},
+		cli.F(&seed, "seed", "", "of all chance, instead of the file's"),
+		cli.F(&duration, "duration", "", "of virtual time, instead of the file's"),
+		cli.F(&o.CSV, "csv", "", "write the offsets of all clocks to this file"),
+		cli.F(&o.SVG, "svg", "", "draw them into this file"),
+		cli.F(&o.Log, "log", "", "write what happened to this file, - prints it"),
+		cli.F(&o.Counters, "counters", "", "print what was counted: frames sent, lost and dropped, and why"),
+		cli.F(&o.Capture, "write", "w", "write all frames to this pcapng file"),
 	)
 }

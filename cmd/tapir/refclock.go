@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/refclock"
@@ -16,7 +17,7 @@ const noUnit = -1
 
 func newPTPRefclock() *cobra.Command {
 	sock, unit, utcOffset, interval := "", noUnit, 0, time.Second/4
-	return inOrder(&cobra.Command{
+	return cli.InOrder(&cobra.Command{
 		Use:   "refclock [NIC] {--sock PATH | --shm UNIT}",
 		Short: "Offer a NIC's clock to chronyd or ntpd as a reference clock",
 		Long: "Refclock reads the hardware clock of a running NIC and the system's at the same moment,\n" +
@@ -28,7 +29,7 @@ func newPTPRefclock() *cobra.Command {
 			"  tapir ptp refclock nic0 --sock /run/chrony/nic0.sock\n" +
 			"  # chrony.conf: refclock SHM 2 refid NIC0\n" +
 			"  tapir ptp refclock nic0 --shm 2",
-		Args:              atMost(1),
+		Args:              cli.AtMost(1),
 		ValidArgsFunction: completeNIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -37,7 +38,7 @@ func newPTPRefclock() *cobra.Command {
 			case interval < time.Millisecond:
 				return usage.Errorf("interval %v: expected at least 1ms", interval)
 			}
-			return withNIC(first(args), "its name: tapir ptp refclock NIC", func(c *ctl.Client) (err error) {
+			return withNIC(cli.First(args), "its name: tapir ptp refclock NIC", func(c *ctl.Client) (err error) {
 				var to refclock.Sink = refclock.OpenSock(sock)
 				if sock == "" {
 					if to, err = refclock.OpenSHM(unit); err != nil {
@@ -54,10 +55,10 @@ func newPTPRefclock() *cobra.Command {
 			})
 		},
 	},
-		flag{&sock, "sock", "", "socket of chronyd's SOCK driver"},
-		flag{&unit, "shm", "", "`unit` of shared memory"},
-		flag{&interval, "interval", "i", "`time` between two samples"},
-		flag{&utcOffset, "utc-offset", "",
-			"`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI"},
+		cli.F(&sock, "sock", "", "socket of chronyd's SOCK driver"),
+		cli.F(&unit, "shm", "", "`unit` of shared memory"),
+		cli.F(&interval, "interval", "i", "`time` between two samples"),
+		cli.F(&utcOffset, "utc-offset", "",
+			"`seconds` that the NIC's clock is ahead of UTC, such as 37 if it shows TAI"),
 	)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,24 +12,25 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
-	"tapir/lab/conf/nicconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/cni"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/dcb"
+	"tapir/lab/tool/fcoe"
 	"tapir/lab/tool/firmware"
+	"tapir/lab/tool/iscsi"
+	"tapir/lab/tool/labs"
 	"tapir/lab/tool/ll2"
-	"tapir/lab/tool/params"
+	"tapir/lab/tool/nvme"
 	"tapir/lab/tool/running"
+	"tapir/lab/tool/ui"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/vf"
 	"tapir/lab/tool/vfdriver"
 )
 
 // Exit codes.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
+const exitOK, exitFailed, exitUsage = 0, 1, 2
 
 // advised is an error with advice to print below it.
 type advised struct {
@@ -40,11 +40,10 @@ type advised struct {
 
 func (e advised) Unwrap() error { return e.error }
 
-// run executes one command line and returns its exit code. ctx ends at an
-// interrupt.
+// run executes one command line and returns its exit code. ctx ends at an interrupt.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	root := newRoot()
-	root.SetArgs(params.Join(args, (&nicconf.Config{}).Params()))
+	root.SetArgs(cli.Join(root, args))
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
@@ -96,6 +95,7 @@ func newRoot() *cobra.Command {
 			cmd.SetContext(ctx)
 		},
 	}
+	root.Flags().Bool("version", false, "print the version") // cobra's own takes -v
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
 	})
@@ -104,13 +104,16 @@ func newRoot() *cobra.Command {
 		verbs     []*cobra.Command
 	}{
 		{"run", "Run nodes and programs:", append([]*cobra.Command{newNIC(), newVNIC(), newEM(), newSw(), newRun(),
-			newPeer(), vfdriver.Command(withNIC, completeNIC), cni.Command()}, running.Commands(completeNIC)...)},
-		{"look", "Look:", []*cobra.Command{newShow(), newCapture(), newInspect(), newExport(), newWireshark()}},
+			newPeer(), iscsi.Command(withNIC, completeNIC), nvme.Command(withNIC, completeNIC),
+			fcoe.Command(withNIC, completeNIC), vfdriver.Command(withNIC, completeNIC), cni.Command()},
+			running.Commands(completeNIC)...)},
+		{"look", "Look:", []*cobra.Command{newShow(), newCapture(), newExport(), newWireshark(),
+			ui.Command(versionText(), completeNIC)}},
 		{"change", "Look and change, as other tools do:", []*cobra.Command{newSet(), newEthtool(), newDevlink(),
-			vf.Command(withNIC, completeNIC), newPTP(), firmware.Command()}},
-		{"traffic", "Make traffic:", []*cobra.Command{newPerf(), newRping(), newVerify("verify"), newVerify("siwt"),
-			ll2.Command(withNIC, completeNIC)}},
-		{"labs", "Labs:", []*cobra.Command{newDemo(), newLab(), newScript()}},
+			dcb.Command(withNIC, completeNIC), vf.Command(withNIC, completeNIC), newPTP(), firmware.Command()}},
+		{"labs", "Labs:", []*cobra.Command{newDemo(), labs.Command(versionText())}},
+		{"check", "Check and measure:", []*cobra.Command{newInspect(), newPerf(), newRping(), newScript(),
+			newVerify("verify"), newVerify("siwt"), ll2.Command(withNIC, completeNIC)}},
 		{"system", "This system:", []*cobra.Command{newDoctor(), newVersion(), newCompletion(), newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -120,59 +123,8 @@ func newRoot() *cobra.Command {
 		root.AddCommand(g.verbs...)
 	}
 	root.SetHelpCommandGroupID("system")
-	return group(root, "verb")
+	return cli.Group(root, "verb")
 }
-
-// group makes cmd a command that only has others below it, words of that kind; alone it prints its help.
-func group(cmd *cobra.Command, kind string, below ...*cobra.Command) *cobra.Command {
-	cmd.AddCommand(below...)
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			hint := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = ", did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usage.Errorf("unknown %s %q%s see: %s --help", kind, args[0], cmp.Or(hint, ":"), cmd.CommandPath())
-		}
-		return nil
-	}
-	return cmd
-}
-
-// atMost accepts up to n arguments and names the superfluous one.
-func atMost(n int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > n {
-			return usage.Errorf("unexpected argument %q: see: %s --help", args[n], cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
-// atLeast wants n arguments or more; missing is the message without them.
-func atLeast(n int, missing string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < n {
-			return usage.Errorf("%s", missing)
-		}
-		return nil
-	}
-}
-
-// exactlyOne wants one argument; message is what is said otherwise.
-func exactlyOne(message string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usage.Errorf("%s", message)
-		}
-		return nil
-	}
-}
-
-// first is the first of args, or nothing.
-func first(args []string) string { return strings.Join(args[:min(1, len(args))], "") }
 
 // nameFirst takes the name of a NIC, which no separator is in, from args.
 func nameFirst(args []string, separator string) (name string, rest []string) {
@@ -199,8 +151,7 @@ func withNIC(name, how string, do func(c *ctl.Client) error) error {
 	return do(c)
 }
 
-// clientError makes an error of usage of what the NIC says about its
-// arguments.
+// clientError makes an error of usage of what the NIC says about its arguments.
 func clientError(err error) error {
 	if e := (*ctl.Error)(nil); errors.As(err, &e) && e.Usage() {
 		return usage.Wrap(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/perf"
 	"tapir/lab/tool/usage"
 )
@@ -15,16 +16,19 @@ func newRping() *cobra.Command {
 	o := perfFlags{job: perfconf.Job{Op: perfconf.Rping, Port: perfconf.RpingPort, Iters: perfconf.RpingIters}}
 	var serve, connect, verbose bool
 	var address string
-	return withFlags(&cobra.Command{
-		Use:   "rping {-s | -c -a ADDRESS}",
+	return o.onNIC(cli.With(&cobra.Command{
+		Use:   "rping [NIC] {-s | -c -a ADDRESS}",
 		Short: "RDMA ping, with librdmacm's rping as peer",
 		Long: "Rping runs the protocol of the rping program of rdma-core inside a NIC: each round\n" +
 			"is two advertisements by Send, an RDMA Read and an RDMA Write. Its peer is another\n" +
 			"NIC, or the stock rping on anything that speaks the same transport.",
-		Example: "  tapir rping -s -v --nic nic0\n" +
-			"  tapir rping -c -a 10.0.0.1 -C 5 -v --nic nic1",
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  tapir rping nic0 -s -v\n" +
+			"  tapir rping nic1 -c -a 10.0.0.1 -C 5 -v",
+		Args: cli.AtMost(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := o.target(args); err != nil {
+				return err
+			}
 			switch {
 			case serve == connect:
 				return usage.Errorf("choose one of -s (serve) and -c (connect)")
@@ -39,12 +43,12 @@ func newRping() *cobra.Command {
 			return o.rping(cmd, verbose)
 		},
 	}, append(o.flags(&o.job.Port, &o.job.Transport),
-		flag{&serve, "server", "s", "serve one client"},
-		flag{&connect, "client", "c", "connect"},
-		flag{&address, "address", "a", "the server's `address`"},
-		flag{&o.job.Iters, "count", "C", "pings to send"},
-		flag{&o.job.Size, "size", "S", "bytes of a ping (default 64)"},
-		flag{&verbose, "verbose", "v", "print the data of each ping"})...)
+		cli.F(&serve, "server", "s", "serve one client"),
+		cli.F(&connect, "client", "c", "connect"),
+		cli.F(&address, "address", "a", "the server's `address`"),
+		cli.F(&o.job.Iters, "count", "C", "pings to send"),
+		cli.F(&o.job.Size, "size", "S", "bytes of a ping (default 64)"),
+		cli.F(&verbose, "verbose", "v", "print the data of each ping"))...))
 }
 
 // rping runs the job and prints what the pings carried.

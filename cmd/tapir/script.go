@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/live"
 	"tapir/lab/tool/script"
 	"tapir/lab/tool/usage"
@@ -11,13 +12,13 @@ import (
 
 func newScript() *cobra.Command {
 	trace, against, wire, lanes := false, "", "", 4
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "script FILE...",
 		Short: "Run wire scripts: packets in, packets that must come out",
 		Long: "A wire script plays the peer of a NIC, by TCP segments or by messages of MPA, DDP and\n" +
 			"RDMAP, and states what must come back, in the manner of packetdrill. Scripts run in\n" +
 			"virtual time, without a TAP and without privileges; a script always runs the same way.\n" +
-			"The first line that is not fulfilled is printed with what came instead.\n\n" +
+			"It prints the first line that does not hold, and what the NIC sent in its place.\n\n" +
 			"The exit code is 0 if every script holds, 1 if one fails and 2 if one cannot be read.",
 		Example: "  tapir script handshake.wire\n" +
 			"  tapir script --wire shm lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire\n" +
@@ -25,7 +26,7 @@ func newScript() *cobra.Command {
 			"  tapir script --trace lab/tool/script/testdata/iwarp/5040-5.2.1/read.wire\n" +
 			"  tapir script --peer siw lab/tool/script/testdata/iwarp/5040-5.2.1/*.wire\n" +
 			"  tapir script --peer rxe lab/tool/script/testdata/roce/*/*.wire",
-		Args: atLeast(1, "the script is missing: see: tapir script --help"),
+		Args: cli.AtLeast(1, "the script is missing: see: tapir script --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := script.ReadFiles(cmd.OutOrStdout(), args)
 			switch {
@@ -41,11 +42,11 @@ func newScript() *cobra.Command {
 			return live.Against(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, against, lanes, trace)
 		},
 	},
-		flag{&against, "peer", "", "siw or rxe: in real time against this driver of a Linux guest, which " +
-			"is built and booted (root; see docs/scripts.md)"},
-		flag{&lanes, "lanes", "", "with --peer: number of scripts that run at a time"},
-		flag{&wire, "wire", "", "carry every frame over a real wire: " + wires.Names +
-			", or the texts of both ends in one word, such as 'dev:a dev:b'"},
-		flag{&trace, "trace", "", "print every packet, of iWARP every message, as it would stand in a script"},
+		cli.F(&against, "peer", "", "siw or rxe: in real time against this driver of a Linux guest, which "+
+			"is built and booted (root; see docs/reference/scripts.md)"),
+		cli.F(&lanes, "lanes", "", "with --peer: number of scripts that run at a time"),
+		cli.F(&wire, "wire", "", "carry every frame over a real wire: "+wires.Names+
+			", or the texts of both ends in one word, such as 'dev:a dev:b'"),
+		cli.F(&trace, "trace", "", "print every packet, of iWARP every message, as it would stand in a script"),
 	)
 }

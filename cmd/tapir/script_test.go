@@ -165,9 +165,9 @@ func pair(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: pair TEST ARGS...")
 	}
 	server := make(chan error, 1)
-	go func() { server <- command(ts, "perf", args[0], "--nic", "nicA").Run() }()
+	go func() { server <- command(ts, "perf", args[0], "nicA").Run() }()
 	awaitCEP(ts, "nicA", "18515")
-	ts.Check(ts.Exec("tapir", append(append([]string{"perf"}, args...), "--nic", "nicB", "10.79.0.1")...))
+	ts.Check(ts.Exec("tapir", append(append([]string{"perf"}, args...), "nicB", "10.79.0.1")...))
 	ts.Check(<-server)
 }
 

@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
 )
 
 func newSet() *cobra.Command {
 	var asJSON bool
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "set [NIC] [NAME=VALUE]...",
 		Short: "Change or list the parameters of a running NIC",
 		Long: "Set changes parameters of a running NIC, all of those named or none. Connections that\n" +
@@ -50,7 +51,7 @@ func newSet() *cobra.Command {
 			return show.Print(cmd.OutOrStdout(), "params", raw, asJSON)
 		},
 	},
-		jsonFlag(&asJSON),
+		cli.JSON(&asJSON),
 	)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
@@ -14,7 +15,7 @@ import (
 
 func newShow() *cobra.Command {
 	var asJSON, follow bool
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "] [NUMBER]",
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
@@ -36,7 +37,7 @@ func newShow() *cobra.Command {
 		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show " +
 			"counters --json\n" +
 			"  tapir show nic0 events --follow\n  tapir set nic0 dprint=cm,mpa && tapir show nic0 log --follow",
-		Args: atMost(3),
+		Args: cli.AtMost(3),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 1 {
 				return ctl.Kinds, cobra.ShellCompDirectiveNoFileComp
@@ -67,8 +68,8 @@ func newShow() *cobra.Command {
 			})
 		},
 	},
-		jsonFlag(&asJSON),
-		flag{&follow, "follow", "f", "print events or log lines as they happen, until Ctrl-C"},
+		cli.JSON(&asJSON),
+		cli.F(&follow, "follow", "f", "print events or log lines as they happen, until Ctrl-C"),
 	)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/licenses"
 	"tapir/lab/tool/man"
 )
@@ -31,7 +32,7 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  tapir version\n  tapir version --licenses",
-		Args:    atMost(0),
+		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if notices {
 				_, err := fmt.Fprint(cmd.OutOrStdout(), licenses.Notices)
@@ -52,7 +53,7 @@ func newMan() *cobra.Command {
 		Short:   "Write the man pages into a directory",
 		Example: "  tapir man /usr/local/share/man/man1",
 		Hidden:  true, // for make install
-		Args:    exactlyOne("name one directory for the man pages"),
+		Args:    cli.ExactlyOne("name one directory for the man pages"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return man.Write(cmd.Root(), args[0], versionText()) },
 	}
 }

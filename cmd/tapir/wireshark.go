@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/wireshark"
 )
 
 func newWireshark() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "wireshark COMMAND",
 		Short: "Teach Wireshark Omni-Path packets, and show it the running NICs",
 		Long: "Wireshark lacks a dissector for Omni-Path 16B packets. Install puts one, written in Lua,\n" +
@@ -30,16 +31,16 @@ func newWireshark() *cobra.Command {
 // its flags choose.
 func withDirs(cmd *cobra.Command, do func(cmd *cobra.Command, d wireshark.Dirs) error) *cobra.Command {
 	var d wireshark.Dirs
-	cmd.Args = atMost(0)
+	cmd.Args = cli.AtMost(0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := d.Fill(cmd.Context()); err != nil {
 			return err
 		}
 		return do(cmd, d)
 	}
-	return withFlags(cmd,
-		flag{&d.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)"},
-		flag{&d.Extcap, "extcap", "", "`directory` of extcap programs (default: the one that tshark names)"})
+	return cli.With(cmd,
+		cli.F(&d.Plugins, "plugins", "", "`directory` of Lua plugins (default: the one that tshark names)"),
+		cli.F(&d.Extcap, "extcap", "", "`directory` of extcap programs (default: the one that tshark names)"))
 }
 
 func newWiresharkInstall() *cobra.Command {
@@ -63,7 +64,7 @@ func newWiresharkInstall() *cobra.Command {
 func newWiresharkUninstall() *cobra.Command {
 	return withDirs(&cobra.Command{
 		Use:     "uninstall",
-		Short:   "Remove what install has put there",
+		Short:   "Remove the files that install wrote",
 		Example: "  tapir wireshark uninstall",
 	}, func(cmd *cobra.Command, d wireshark.Dirs) error {
 		removed, err := wireshark.Uninstall(d)
@@ -82,7 +83,7 @@ func newWiresharkPrint() *cobra.Command {
 		Use:     "print",
 		Short:   "Print the dissector",
 		Example: "  tapir wireshark print > tapir_opa.lua\n  tshark -X lua_script:tapir_opa.lua -r f.pcapng",
-		Args:    atMost(0),
+		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := io.WriteString(cmd.OutOrStdout(), wireshark.Script)
 			return err
@@ -90,8 +91,7 @@ func newWiresharkPrint() *cobra.Command {
 	}
 }
 
-// extcapCall is one call by Wireshark; flags it may add in later versions are
-// ignored.
+// extcapCall is one call by Wireshark; flags it may add in later versions are ignored.
 type extcapCall struct {
 	interfaces, dlts, config, capture bool
 	iface, fifo                       string
@@ -101,24 +101,24 @@ type extcapCall struct {
 
 func newExtcap() *cobra.Command {
 	var call extcapCall
-	return withFlags(&cobra.Command{
+	return cli.With(&cobra.Command{
 		Use:                "extcap",
 		Short:              "Answer Wireshark, which calls this itself",
 		Hidden:             true,
 		Example:            "  tapir wireshark extcap --extcap-interfaces",
-		Args:               atMost(0),
+		Args:               cli.AtMost(0),
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE:               func(cmd *cobra.Command, _ []string) error { return call.run(cmd) },
 	},
-		flag{&call.interfaces, "extcap-interfaces", "", "list the running NICs"},
-		flag{&call.dlts, "extcap-dlts", "", "list link types"},
-		flag{&call.config, "extcap-config", "", "list options"},
-		flag{&call.capture, "capture", "", "capture"},
-		flag{&call.iface, "extcap-interface", "", "`interface` in question"},
-		flag{&call.fifo, "fifo", "", "`FIFO` to write to"},
-		flag{&call.opt.Host, "host", "", "capture the host TAP too"},
-		flag{&call.opt.Raw, "raw", "", "keep super-frames whole"},
-		flag{&call.inner, "inner", "", "the frames inside Omni-Path packets"},
+		cli.F(&call.interfaces, "extcap-interfaces", "", "list the running NICs"),
+		cli.F(&call.dlts, "extcap-dlts", "", "list link types"),
+		cli.F(&call.config, "extcap-config", "", "list options"),
+		cli.F(&call.capture, "capture", "", "capture"),
+		cli.F(&call.iface, "extcap-interface", "", "`interface` in question"),
+		cli.F(&call.fifo, "fifo", "", "`FIFO` to write to"),
+		cli.F(&call.opt.Host, "host", "", "capture the host TAP too"),
+		cli.F(&call.opt.Raw, "raw", "", "keep super-frames whole"),
+		cli.F(&call.inner, "inner", "", "the frames inside Omni-Path packets"),
 	)
 }
 

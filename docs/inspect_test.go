@@ -14,7 +14,7 @@ import (
 // TestInspect holds the reports shown in inspect.md against real ones, and its
 // table of siw's deviations against the rules.
 func TestInspect(t *testing.T) {
-	text, err := os.ReadFile("inspect.md")
+	text, err := os.ReadFile("howto/inspect.md")
 	if err != nil {
 		t.Fatal(err)
 	}

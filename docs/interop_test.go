@@ -11,7 +11,7 @@ import (
 // the matrix, and that each passed.
 func TestInterop(t *testing.T) {
 	for name, cells := range map[string][]siw.Cell{
-		"interop.md": append(siw.Smoke(), siw.All()...), "interop-roce.md": append(siw.SmokeRoCE(), siw.RoCE()...),
+		"evidence/interop.md": append(siw.Smoke(), siw.All()...), "evidence/interop-roce.md": append(siw.SmokeRoCE(), siw.RoCE()...),
 	} {
 		page, err := os.ReadFile(name)
 		if err != nil {

@@ -84,7 +84,7 @@ func patient(command, started string) string {
 // TestObserve runs the commands of observe.md in a network namespace of their
 // own. Every line shown is printed, but for numbers.
 func TestObserve(t *testing.T) {
-	list := samples(t, "observe.md")
+	list := samples(t, "howto/observe.md")
 	if len(list) < 15 {
 		t.Fatalf("found %d commands", len(list))
 	}

@@ -17,7 +17,7 @@ import (
 // each has a row with its default, whether it may change at run time, its
 // effect, and tests that exist, one of which drives a NIC.
 func TestParameters(t *testing.T) {
-	page, err := os.ReadFile("parameters.md")
+	page, err := os.ReadFile("reference/parameters.md")
 	if err != nil {
 		t.Fatal(err)
 	}

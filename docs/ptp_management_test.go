@@ -24,7 +24,7 @@ type lastReply struct {
 
 func (l *lastReply) Send(_ string, b []byte) { l.r, _ = l.c.Receive(b) }
 
-// TestManagementTable holds the table of docs/ptp-management.md against what
+// TestManagementTable holds the table of docs/reference/ptp-management.md against what
 // an instance answers.
 func TestManagementTable(t *testing.T) {
 	phc, err := clock.New(clock.Config{})
@@ -60,7 +60,7 @@ func TestManagementTable(t *testing.T) {
 		}
 		want = append(want, fmt.Sprintf("| `%v` | %s | %s |", id, whose, strings.Join(can, " ")))
 	}
-	text, err := os.ReadFile("ptp-management.md")
+	text, err := os.ReadFile("reference/ptp-management.md")
 	if err != nil {
 		t.Fatal(err)
 	}

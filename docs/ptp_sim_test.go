@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write into pages what their commands pr
 // TestPTPSim runs the commands of ptp-sim.md: each prints to the last octet
 // what is shown below it, and may go on.
 func TestPTPSim(t *testing.T) {
-	const page = "ptp-sim.md"
+	const page = "howto/ptp-sim.md"
 	bin := t.TempDir()
 	if _, err := testenv.Build(bin); err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestScenarios holds docs/ptp-scenarios.md against the tests that it names.
+// TestScenarios holds docs/evidence/ptp-scenarios.md against the tests that it names.
 func TestScenarios(t *testing.T) {
-	text, err := os.ReadFile("ptp-scenarios.md")
+	text, err := os.ReadFile("evidence/ptp-scenarios.md")
 	if err != nil {
 		t.Fatal(err)
 	}

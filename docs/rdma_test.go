@@ -57,7 +57,7 @@ func namedTests(t *testing.T, text string) int {
 // every row of the requirements is there, and has a test unless it says what
 // it waits for.
 func TestRDMARows(t *testing.T) {
-	text, err := os.ReadFile("rdma.md")
+	text, err := os.ReadFile("concepts/rdma.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestRDMARows(t *testing.T) {
 
 // TestRDMAEvents compares the table of events with the code.
 func TestRDMAEvents(t *testing.T) {
-	text, err := os.ReadFile("rdma.md")
+	text, err := os.ReadFile("concepts/rdma.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -39,24 +40,26 @@ const calm = `sleep() {
 `
 
 // TestREADME runs the README's command lines as they stand, in a network
-// namespace of their own. Only `make test` is left out: that is what runs
-// this.
+// namespace of their own. The README is short and its tables are narrow.
 func TestREADME(t *testing.T) {
 	blocks := commands(t)
 	if len(blocks) < 4 {
 		t.Fatalf("found %d blocks of commands", len(blocks))
 	}
-	script := "set -eu\n" + calm
-	ran := 0
-	for _, b := range blocks {
-		if b == "make test\n" {
-			continue
-		}
-		script += "set -x\n" + b + "{ set +x; } 2>/dev/null\n"
-		ran++
+	text, _ := os.ReadFile("../README.md") // has been read
+	if n := bytes.Count(text, []byte("\n")); n > 150 {
+		t.Errorf("README.md has %d lines, allowed are 150", n)
 	}
-	if ran != len(blocks)-1 {
-		t.Fatalf("ran %d of %d blocks", ran, len(blocks))
+	for _, cell := range regexp.MustCompile(`(?m)^\|.*\|$`).FindAll(text, -1) {
+		for _, c := range bytes.Split(cell, []byte("|")) {
+			if len(c) > 120 {
+				t.Errorf("a cell of %d octets: %s", len(c), c)
+			}
+		}
+	}
+	script := "set -eu\n" + calm
+	for _, b := range blocks {
+		script += "set -x\n" + b + "{ set +x; } 2>/dev/null\n"
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
@@ -81,27 +84,59 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// TestREADMELinks finds links to files that do not exist.
-func TestREADMELinks(t *testing.T) {
+// TestDoors finds the command of each door of the README in the tutorial beside it,
+// where a test runs it, or among the commands of the README.
+func TestDoors(t *testing.T) {
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	links := regexp.MustCompile(`\]\(([a-zA-Z][^):]*)\)`).FindAllSubmatch(text, -1)
-	if len(links) < 4 {
-		t.Fatalf("found %d links", len(links))
+	doors := regexp.MustCompile("(?m)^\\| an? .* \\| `(.*)` \\| \\[.*\\]\\((.*)\\) \\|$").FindAllSubmatch(text, -1)
+	if len(doors) != 4 {
+		t.Fatalf("found %d doors", len(doors))
 	}
-	for _, m := range links {
-		if _, err := os.Stat("../" + string(m[1])); err != nil {
-			t.Error(err)
+	for _, d := range doors {
+		page, err := os.ReadFile("../" + string(d[2]))
+		if err != nil {
+			t.Fatal(err)
 		}
+		if !bytes.Contains(page, append([]byte("\n$ "), d[1]...)) {
+			t.Errorf("%s does not run %s", d[2], d[1])
+		}
+	}
+}
+
+// TestLinks finds links of the README, the documents and the examples' pages to
+// files that do not exist.
+func TestLinks(t *testing.T) {
+	link, found := regexp.MustCompile(`\]\(([a-zA-Z.][^):# ]*)(?:#[^)]*)?\)`), 0
+	for _, pattern := range []string{"*.md", "*/*.md", "../*.md", "../examples/*/README.md", "../lab/examples/*/README.md"} {
+		pages, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range link.FindAllSubmatch(text, -1) {
+				found++
+				if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(m[1]))); err != nil {
+					t.Errorf("%s: %v", page, err)
+				}
+			}
+		}
+	}
+	if found < 200 {
+		t.Fatalf("found %d links", found)
 	}
 }
 
 // TestArchitectureNamesFiles finds names of files and folders in
 // architecture.md that are not in the tree.
 func TestArchitectureNamesFiles(t *testing.T) {
-	text, err := os.ReadFile("architecture.md")
+	text, err := os.ReadFile("concepts/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,11 +159,28 @@ func TestPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	committed, err := os.ReadFile("architecture.svg")
+	committed, err := os.ReadFile("concepts/architecture.svg")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(now, committed) {
-		t.Error("packages or imports have changed: go run ./.ci/picture >docs/architecture.svg")
+		t.Error("packages or imports have changed: go run ./.ci/picture >docs/concepts/architecture.svg")
+	}
+}
+
+// TestMap finds pages that docs/README.md does not list.
+func TestMap(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("*/*.md")
+	if err != nil || len(pages) < 40 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	for _, page := range pages {
+		if !bytes.Contains(text, []byte("]("+page+")")) {
+			t.Errorf("docs/README.md does not list %s", page)
+		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // block returns the first block of run.md that matches, without indentation.
 func block(t *testing.T, pattern string) string {
 	t.Helper()
-	text, err := os.ReadFile("run.md")
+	text, err := os.ReadFile("howto/run.md")
 	if err != nil {
 		t.Fatal(err)
 	}

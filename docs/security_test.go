@@ -16,7 +16,7 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := os.ReadFile("attack.md")
+	table, err := os.ReadFile("evidence/attack.md")
 	if err != nil {
 		t.Fatal(err)
 	}

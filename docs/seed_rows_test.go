@@ -112,7 +112,7 @@ const inNIC = "in the NIC"
 // the counts are right. With -update it writes what follows from the
 // tests' comments.
 func TestSeedRows(t *testing.T) {
-	const page = "seed-rows.md"
+	const page = "evidence/seed-rows.md"
 	b, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

@@ -14,11 +14,15 @@ var odd = regexp.MustCompile(`\banew\b|\b(the|this) house\b|\b[Ii]ts rooms\b|\ba
 	`\bthe contrary of\b|\bso many\b|\bis told with\b|\bfor looking\b|\bspoils nothing\b|\bthe truth beside\b|` +
 	`\bis surer\b|\bis said,|\bstands beside\b|\bwhat comes out\b|\bmends? it\b`)
 
-// TestPlainWords finds such words in what users read.
+// literal is a string of a Go file.
+var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// TestPlainWords finds such words in what users read: documents, all lines of the
+// commands, and strings of the packages behind them.
 func TestPlainWords(t *testing.T) {
 	seen := 0
-	for _, pattern := range []string{"*.md", "../*.md", "../cmd/tapir/*.go", "../lab/examples/*/README.md",
-		"../examples/*/README.md"} {
+	for _, pattern := range []string{"*.md", "*/*.md", "../*.md", "../cmd/tapir/*.go", "../lab/examples/*/README.md",
+		"../examples/*/README.md", "../lab/tool/*/*.go", "../lab/conf/*/*.go", "../lab/topo/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -33,6 +37,9 @@ func TestPlainWords(t *testing.T) {
 			}
 			seen++
 			for n, line := range strings.Split(string(text), "\n") {
+				if strings.HasPrefix(pattern, "../lab") && strings.HasSuffix(name, ".go") {
+					line = strings.Join(literal.FindAllString(line, -1), " ")
+				}
 				if word := odd.FindString(line); word != "" {
 					t.Errorf("%s:%d: %q: see style.md", name, n+1, word)
 				}

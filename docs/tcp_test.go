@@ -18,7 +18,7 @@ var scriptFolder = regexp.MustCompile("`(\\d{3,4}-[A-Z0-9.]+)`")
 // it names exists, no row is without, no folder is missing, and the number of
 // scripts is right.
 func TestTCPRows(t *testing.T) {
-	b, err := os.ReadFile("tcp.md")
+	b, err := os.ReadFile("concepts/tcp.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ zshdir  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
 fishdir = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 
 # The binary is static: it runs in an empty container.
-build     = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+build     = GO='$(GO)' VERSION='$(VERSION)' .ci/program
 # What takes longest begins first. The runner's directory begins with a dot, which
 # ./... leaves out.
 packages  = ./lab/check/programs ./lab/tool/demo ./lab/run/real ./... ./.ci/gotest ./.ci/dead ./.ci/count ./.ci/picture
@@ -34,12 +34,12 @@ dead      = $(GO) run ./.ci/dead
 applications = ^Test(Applications|Languages|OpenMPI|UCX|LibfabricRoCE|TargetOutlivesNIC|Migration|Debuggers|Many|Forks|Kills|LargeMessages)$$
 fuzz      = $(GO) run ./.ci/gotest -only-fuzz -targets '$(TARGETS)'
 
-.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross images install uninstall check clean help
+.PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross images release install uninstall check clean help
 
 all: build
 
 build:
-	$(build) -o $(BIN)/tapir ./cmd/tapir
+	$(build) -o $(BIN)/tapir
 
 demo: build
 	$(BIN)/tapir demo
@@ -50,8 +50,8 @@ test: build
 
 interop: build
 	@sh .ci/tools
-	$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop.md)
-	$(GO) run ./lab/check/siw/matrix -roce -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/interop-roce.md)
+	$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/evidence/interop.md)
+	$(GO) run ./lab/check/siw/matrix -roce -tapir $(BIN)/tapir -keep out $(if $(CELLS),-only '$(CELLS)',-o docs/evidence/interop-roce.md)
 	$(if $(CELLS),,$(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out -stream)
 	$(if $(CELLS),,$(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,$(GO) run ./lab/check/states)
@@ -61,8 +61,10 @@ interop: build
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m -run '^TestTools$$' ./lab/check/images -all)
 	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) test -C lab/k8s -count=1 -timeout 10m -run '^TestAgainAndAgain$$' . -times 100)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 10m ./lab/check/rxe -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 20m ./lab/check/release -interop)
 	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) $(GO) test -count=1 -timeout 15m -run '$(applications)' ./lab/check/programs -interop)
 	$(if $(CELLS),,$(GO) test -count=1 -timeout 20m ./lab/check/wires -interop)
+	$(if $(CELLS),,$(GO) test -count=1 -timeout 20m ./lab/check/storage -interop)
 
 newer:
 	@sh .ci/newer
@@ -74,20 +76,20 @@ race:
 fuzz:
 	$(fuzz) -fuzz $(or $(CPU),20s) -fuzz-budget 24h $(packages)
 
-bench:
+bench: build
 	$(GO) build -trimpath -pgo=cmd/tapir/default.pgo -o $(BIN)/bench ./lab/check/bench
 	$(GO) build -C lab/check/oracle -trimpath -o $(abspath $(BIN))/netstack ./netstack
-	$(BIN)/bench -netstack $(BIN)/netstack $(if $(BENCH),-sets $(BENCH),-o docs/performance.md)
+	$(BIN)/bench -tapir $(abspath $(BIN))/tapir -netstack $(BIN)/netstack $(if $(BENCH),-sets $(BENCH),-o docs/evidence/performance.md)
 
 bench-ptp: build
 	@sh .ci/tools
 	$(GO) build -trimpath -o $(BIN)/ptpbench ./lab/check/ptpbench
 	$(GO) test -C lab/check/oracle -c -o $(abspath $(BIN))/oracle.test .
-	$(BIN)/ptpbench -tapir $(abspath $(BIN))/tapir -oracle $(BIN)/oracle.test $(if $(ROWS),-rows $(ROWS),-o docs/ptp-performance.md)
+	$(BIN)/ptpbench -tapir $(abspath $(BIN))/tapir -oracle $(BIN)/oracle.test $(if $(ROWS),-rows $(ROWS),-o docs/evidence/ptp-performance.md)
 
 bench-virtual:
 	$(GO) build -trimpath -o $(BIN)/scale ./lab/check/scale
-	$(BIN)/scale -o docs/performance.md
+	$(BIN)/scale -o docs/evidence/performance.md
 
 count:
 	@$(GO) run ./.ci/count $(OLD)
@@ -108,19 +110,19 @@ microbench:
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 soak:
-	status=0; $(fuzz) -fuzz $(or $(CPU),10m) -table docs/fuzz.md -slow .ci/fuzz-slow $(packages) || status=1; \
+	status=0; $(fuzz) -fuzz $(or $(CPU),10m) -table docs/evidence/fuzz.md -slow .ci/fuzz-slow $(packages) || status=1; \
 	$(if $(TARGETS),,sh .ci/soak || status=1;) exit $$status
 
 attack: build
 	@sh .ci/tools
 	$(GO) build -trimpath -o $(BIN)/attack ./lab/check/attack
-	$(BIN)/attack -tapir $(BIN)/tapir $(if $(ATTACKTIME),-time $(ATTACKTIME)) $(if $(ROWS),-rows $(ROWS),-o docs/attack.md)
+	$(BIN)/attack -tapir $(BIN)/tapir $(if $(ATTACKTIME),-time $(ATTACKTIME)) $(if $(ROWS),-rows $(ROWS),-o docs/evidence/attack.md)
 
 ledger:
 	$(GO) run ./lab/check/ledger
 
 mutate:
-	$(GO) run ./lab/check/ledger -mutate -n $(or $(N),60) -seed $(or $(SEED),1) $(if $(N)$(SEED),,-o docs/mutate.md)
+	$(GO) run ./lab/check/ledger -mutate -n $(or $(N),60) -seed $(or $(SEED),1) $(if $(N)$(SEED),,-o docs/evidence/mutate.md)
 
 check:
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w on these files'; exit 1; }
@@ -129,11 +131,18 @@ check:
 	$(dead)
 
 cross:
-	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64 ./cmd/tapir
-	GOOS=linux GOARCH=arm64 $(build) -o $(BIN)/tapir-linux-arm64 ./cmd/tapir
+	GOOS=linux GOARCH=amd64 $(build) -o $(BIN)/tapir-linux-amd64
+	GOOS=linux GOARCH=arm64 $(build) -o $(BIN)/tapir-linux-arm64
 
 images:
 	.ci/images out/images
+
+# The tag stands on what was built; pushing it is left to people.
+release:
+	@test -z "$$(git status --porcelain)" || { echo 'commit first: git status is not clean'; exit 1; }
+	@grep -q '^## $(VERSION:v%=%)\b' CHANGELOG.md || { echo 'CHANGELOG.md has no section of $(VERSION:v%=%)'; exit 1; }
+	.ci/release/build $(VERSION) out/release
+	git tag -a -m 'Tapir $(VERSION)' $(VERSION)
 
 install: build
 	install -d $(bindir) $(mandir) $(bashdir) $(zshdir) $(fishdir)
@@ -154,8 +163,8 @@ help:
 	@echo 'make                     build bin/tapir'
 	@echo 'make demo                two NICs, verified RDMA, a capture to open'
 	@echo 'make test                gofmt, vet, staticcheck and all tests; in CI fuzzing too'
-	@echo 'make interop             NICs against siw and rxe of Linux; into docs/interop.md, interop-roce.md'
-	@echo '                         and the wire scripts, compared with docs/scripts-state.md,'
+	@echo 'make interop             NICs against siw and rxe of Linux; into docs/evidence/interop.md, interop-roce.md'
+	@echo '                         and the wire scripts, compared with docs/evidence/scripts-state.md,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP,'
 	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF,'
 	@echo '                         and applications under tapir run, the long forms'
@@ -163,27 +172,28 @@ help:
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make race                the race detector, wherever goroutines meet; PACKAGES=./nic/... there'
 	@echo 'make fuzz CPU=1m         every fuzz target for that long'
-	@echo 'make soak                every fuzz target for ten CPU minutes, into docs/fuzz.md; then TCP'
-	@echo '                         against Linux and gVisor for hours; writes docs/soak.md'
+	@echo 'make soak                every fuzz target for ten CPU minutes, into docs/evidence/fuzz.md; then TCP'
+	@echo '                         against Linux and gVisor for hours; writes docs/evidence/soak.md'
 	@echo 'make soak TARGETS=^tapir/wire CPU=1m  only these fuzz targets, for that long'
-	@echo 'make attack              hostile peers, programs and files; writes docs/attack.md'
+	@echo 'make attack              hostile peers, programs and files; writes docs/evidence/attack.md'
 	@echo 'make attack ROWS=syn,live only these rows, printed'
 	@echo 'make attack ATTACKTIME=1h all rows for so long, about (default 10m)'
-	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/performance.md'
+	@echo 'make bench               NICs against the kernel'\''s TCP, into docs/evidence/performance.md'
 	@echo 'make bench BENCH=gso,ucx only these parts, printed (bin/bench -help lists all)'
-	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/ptp-performance.md'
+	@echo 'make bench-ptp           clocks, simulated and against ptp4l, into docs/evidence/ptp-performance.md'
 	@echo 'make bench-ptp ROWS=R1,S3 only these rows, printed'
-	@echo 'make bench-virtual       labs in virtual time, to 1,000 NICs, into docs/performance.md'
+	@echo 'make bench-virtual       labs in virtual time, to 1,000 NICs, into docs/evidence/performance.md'
 	@echo 'make bench-compare OLD=v1 tapir against that of an older revision; fails when slower'
 	@echo 'make bench-compare OLD=v1 ROWS=write,small only these rows'
 	@echo 'make count OLD=v1        statements and lines by packages; OLD= beside those of a revision'
 	@echo 'make profile             measure where the time goes, for the compiler'
-	@echo 'make ledger              docs/ledger.md: each clause of the iWARP RFCs and its test'
-	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/mutate.md'
+	@echo 'make ledger              docs/evidence/ledger.md: each clause of the iWARP RFCs and its test'
+	@echo 'make mutate              disable 60 clauses, see their tests fail; into docs/evidence/mutate.md'
 	@echo 'make mutate SEED=7 N=0   drawn by another seed; N=0: all that have a mutation'
 	@echo 'make microbench          all Go benchmarks'
 	@echo 'make cross               static binaries for linux/amd64 and linux/arm64'
 	@echo 'make images              OCI images of the program, and with RDMA and PTP tools, in out/images'
+	@echo 'make release VERSION=v0.1.0  programs, deb, rpm and list of modules in out/release, and a tag'
 	@echo 'make install PREFIX=DIR  binary, man pages, completions (DESTDIR= for packagers)'
 	@echo 'make uninstall           remove what install wrote'
 	@echo 'make check               gofmt, vet, staticcheck, functions that nothing calls'

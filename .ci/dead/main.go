@@ -1,6 +1,6 @@
 // Command dead lists functions that neither the program tapir nor an example
 // can reach: only tests, benchmarks or nobody calls them. In the FastLinQ device it
-// does not count that reflection could call a method. docs/go.md lists those
+// does not count that reflection could call a method. docs/howto/go.md lists those
 // that are public API for other modules, and .ci/unreached names the others that
 // stay, each with its reason. Anything else, and an entry that is not needed any
 // more, is an error.
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	page    = "docs/go.md"
+	page    = "docs/howto/go.md"
 	heading = "## Public functions that Tapir does not call"
 	reasons = ".ci/unreached"
 )
@@ -73,7 +73,7 @@ var (
 	name = regexp.MustCompile("`([^`]+)`")
 )
 
-// public reads the table of docs/go.md: a package and some of its functions,
+// public reads the table of docs/howto/go.md: a package and some of its functions,
 // methods or types.
 func public(text string) (entries []string) {
 	_, text, _ = strings.Cut(text, heading)

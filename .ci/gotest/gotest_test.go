@@ -53,7 +53,7 @@ func TestReport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var b strings.Builder
 			rep := newReport(&b, map[string]bool{"m/a TestTun": true})
-			rep.read(strings.NewReader(c.in))
+			rep.read("", strings.NewReader(c.in))
 			if ok := rep.finish(); ok != c.ok {
 				t.Errorf("all well: %v", ok)
 			}
@@ -90,9 +90,11 @@ func TestRetry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var b strings.Builder
 			rep := newReport(&b, nil)
-			rep.read(strings.NewReader(c.in + ev("fail", "m/a", "", "")))
-			rep.retry(func(pkg, test string) error {
-				if test == c.alone || pkg != "m/a" {
+			if !rep.read("folder", strings.NewReader(c.in+ev("fail", "m/a", "", ""))) {
+				t.Error("no failure")
+			}
+			rep.retry(func(dir, pkg, test string) error {
+				if test == c.alone || pkg != "m/a" || dir != "folder" {
 					return errors.New("wrong")
 				}
 				return nil

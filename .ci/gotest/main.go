@@ -65,14 +65,10 @@ func main() {
 		race(rep, flag.Args(), limit...)
 	case !*onlyFuzz:
 		rep.check("gofmt", gofmt())
-		done := inParallel(rep, *checks)
+		done := inParallel(rep, *checks, *nested, limit)
 		test(rep, "", flag.Args(), limit)
-		for dir := range strings.SplitSeq(*nested, ",") {
-			if dir != "" {
-				test(rep, dir, []string{"./..."}, limit)
-			}
-		}
 		<-done
+		rep.retry(runAlone(limit))
 	}
 	if *each > 0 {
 		fuzz(rep, flag.Args(), chosen, *each, *budget, long)
@@ -114,22 +110,27 @@ func run(rep *report, dir string, pkgs, flags []string) {
 		rep.check("go test", err)
 		return
 	}
-	rep.read(out)
-	if err := cmd.Wait(); err != nil && rep.failed == 0 {
+	failed := rep.read(dir, out)
+	if err := cmd.Wait(); err != nil && !failed {
 		rep.check("go test", err)
 	}
-	rep.retry(runAlone(dir, flags))
 }
 
-// inParallel runs the commands one after the other beside the tests, and closes
-// what it returns when they are done.
-func inParallel(rep *report, commands string) <-chan struct{} {
+// inParallel runs the commands, and then the tests of the nested modules, one after
+// the other beside the tests, and closes what it returns when they are done. The tests of
+// nested modules mostly wait for timers and programs.
+func inParallel(rep *report, commands, nested string, flags []string) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for text := range strings.SplitSeq(commands, ";") {
 			if args := strings.Fields(text); len(args) > 0 {
 				rep.check(strings.Join(args, " "), command("", args[0], args[1:]...))
+			}
+		}
+		for dir := range strings.SplitSeq(nested, ",") {
+			if dir != "" {
+				test(rep, dir, []string{"./..."}, flags)
 			}
 		}
 	}()

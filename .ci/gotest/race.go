@@ -32,7 +32,9 @@ func race(rep *report, pkgs []string, flags ...string) {
 	os.Setenv("TAPIR_BUILT", tapir)
 	os.Setenv("GORACE", "log_path="+filepath.Join(dir, "log"))
 	fmt.Fprintf(rep.w, "race detector: %d packages in which goroutines meet\n", len(list))
-	run(rep, "", list, append(flags, "-race"))
+	flags = append(flags, "-race")
+	run(rep, "", list, flags)
+	rep.retry(runAlone(flags))
 	rep.check("no races", raceLogs(filepath.Join(dir, "log.*")))
 }
 

@@ -18,6 +18,8 @@ type event struct {
 	Output      string
 	Elapsed     float64
 	FailedBuild string
+
+	dir string // of the module; "" = that of this directory
 }
 
 // report counts and prints results. Only tests without subtests count, so that
@@ -62,19 +64,21 @@ func (r *report) check(name string, err error) {
 	fmt.Fprintf(r.w, "ok    %s\n", name)
 }
 
-// read follows the events of `go test -json` to the end.
-func (r *report) read(in io.Reader) {
+// read follows the events of `go test -json` in the module in dir to the end, and tells
+// whether one of them is a failure.
+func (r *report) read(dir string, in io.Reader) (failed bool) {
 	br := bufio.NewReader(in)
 	for {
 		line, err := br.ReadBytes('\n')
-		var e event
+		e := event{dir: dir}
 		if len(line) > 0 && json.Unmarshal(line, &e) == nil {
+			failed = failed || e.Action == "fail"
 			r.event(e)
 		} else if len(line) > 0 {
 			fmt.Fprintf(r.w, "%s", line) // go test speaks plainly when it cannot start
 		}
 		if err != nil {
-			return
+			return failed
 		}
 	}
 }
@@ -150,7 +154,7 @@ func (r *report) test(p *pkg, e event) {
 	case "fail":
 		r.bad(p, e)
 		out := r.text(p.output, e.Test).String()
-		r.noteFailure(e.Package, e.Test, out)
+		r.noteFailure(e, out)
 		p.lines = append(p.lines, fmt.Sprintf("      FAIL %s\n%s", e.Test, strings.TrimRight(out, "\n")))
 	}
 }

@@ -17,13 +17,13 @@ const (
 
 // failure is a test or subtest that has failed.
 type failure struct {
-	pkg, test string
-	final     bool // a panic or a data race: a second run proves nothing
+	dir, pkg, test string
+	final          bool // a panic or a data race: a second run proves nothing
 }
 
 // noteFailure remembers the failure of a test or subtest.
-func (r *report) noteFailure(pkg, test, output string) {
-	f := &failure{pkg: pkg, test: test}
+func (r *report) noteFailure(e event, output string) {
+	f := &failure{dir: e.dir, pkg: e.Package, test: e.Test}
 	for _, mark := range []string{"panic: ", "fatal error: ", "DATA RACE"} {
 		f.final = f.final || strings.Contains(output, mark)
 	}
@@ -32,7 +32,7 @@ func (r *report) noteFailure(pkg, test, output string) {
 
 // retry runs the failed tests alone by alone, which tells whether each passes. Those that do
 // are printed and counted as flaky instead of failed.
-func (r *report) retry(alone func(pkg, test string) error) {
+func (r *report) retry(alone func(dir, pkg, test string) error) {
 	failures := r.failures
 	r.failures = nil
 	if len(failures) > mostRetries {
@@ -42,7 +42,7 @@ func (r *report) retry(alone func(pkg, test string) error) {
 		if f.final {
 			continue
 		}
-		if err := alone(f.pkg, f.test); err != nil {
+		if err := alone(f.dir, f.pkg, f.test); err != nil {
 			fmt.Fprintf(r.w, "FAIL  %s %s fails alone, too: %v\n", f.pkg, f.test, err)
 			continue
 		}
@@ -56,8 +56,8 @@ func (r *report) retry(alone func(pkg, test string) error) {
 }
 
 // runAlone runs one test of the module in dir, with nothing beside it.
-func runAlone(dir string, flags []string) func(pkg, test string) error {
-	return func(pkg, test string) error {
+func runAlone(flags []string) func(dir, pkg, test string) error {
+	return func(dir, pkg, test string) error {
 		args := slices.Concat([]string{"test", "-vet", "off", "-count", fmt.Sprint(retryPasses)}, flags,
 			[]string{"-run", exactly(test), pkg})
 		cmd := exec.Command("go", args...)

@@ -1,5 +1,5 @@
 // Command picture draws the packages of this module and who imports whom, as
-// docs/architecture.svg: go run ./.ci/picture >docs/architecture.svg
+// docs/concepts/architecture.svg: go run ./.ci/picture >docs/concepts/architecture.svg
 package main
 
 import (
@@ -43,6 +43,8 @@ func floors() [][]*group {
 		{box("nic/fastlinq, ideal", "the hardware below a NIC", "nic/fastlinq/...", "nic/ideal", "nic/npar"),
 			box("nic/iwarp, roce, toe", "transports of RDMA; TCP", "nic/iwarp/...", "nic/roce/...", "nic/toe/...",
 				"nic/transport"),
+			box("nic/iscsi, iser, fcoe, nvme, scsi", "storage", "nic/iscsi/...", "nic/iser", "nic/fcoe", "nic/nvme",
+				"nic/scsi"),
 			box("nic/port, ip, hostfn, ptp", "frames in and out", "nic/port/...", "nic/ip/...", "nic/hostfn/...",
 				"nic/ptp/...", "nic/lldp", "nic/dcbx")},
 		{box("nic/verbs, cm, al", "objects and connections; no transport", "nic/verbs/...", "nic/cm/...", "nic/al/..."),

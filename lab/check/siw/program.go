@@ -54,6 +54,10 @@ func (c *Cell) isRping() bool {
 // listens: it does so twice, and the second time nobody is told when.
 const refused = "error: -111"
 
+// refusedByErrno is the same on the error output, which is all that is left of a
+// client that then crashes: what waits in its standard output goes with it.
+const refusedByErrno = "ERRNO: Connection refused."
+
 // refusedRoCE is the same over RoCE: reason 8, invalid service id.
 const refusedRoCE = "RDMA_CM_EVENT_REJECTED; error: 8"
 
@@ -73,7 +77,8 @@ func (c *Cell) clientSaid(nic *nicEnd, guest *guestEnd) string {
 // client alone: the server may still run.
 func (c *Cell) missed(nic *nicEnd, guest *guestEnd) bool {
 	said := c.clientSaid(nic, guest)
-	return c.Program != nil && (strings.Contains(said, refused) || c.RoCE && strings.Contains(said, refusedRoCE))
+	return c.Program != nil && (strings.Contains(said, refused) || strings.Contains(said, refusedByErrno) ||
+		c.RoCE && strings.Contains(said, refusedRoCE))
 }
 
 // endedWell tells whether a stock program has done its work, though its exit

@@ -85,7 +85,10 @@ func run(ctx context.Context, o options) (failed int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	bad := siw.Failed(results)
+	bad, err := again(ctx, m, image, siw.Failed(results))
+	if err != nil {
+		return 0, err
+	}
 	fmt.Printf("%d cells, %d failed, in %v\n", len(results), len(bad), time.Since(begun).Round(time.Second))
 	for _, r := range bad {
 		fmt.Printf("FAIL  %v: %v\nNIC: %s\nguest: %s\n", r.Cell, r.Err, r.NIC, r.Guest)
@@ -96,4 +99,29 @@ func run(ctx context.Context, o options) (failed int, err error) {
 	head := fmt.Sprintf("%s, Linux %s, %d cells in %v, %d failed.\n\n", time.Now().UTC().Format(time.DateOnly),
 		strings.Fields(image.Linux)[0], len(results), time.Since(begun).Round(time.Second), len(bad))
 	return len(bad), siw.WriteFile(o.out, results, head)
+}
+
+// mostRetries is how many failed cells get a second chance. More failures than that
+// have one cause, which is not chance.
+const mostRetries = 3
+
+// again runs failed cells alone, each in a guest that has seen nothing else, and returns
+// what fails there, too. A cell that passes is printed as flaky.
+func again(ctx context.Context, m siw.Matrix, image peer.Image, bad []siw.Result) (still []siw.Result, err error) {
+	if len(bad) > mostRetries {
+		return bad, nil
+	}
+	for _, r := range bad {
+		m.Cells = []siw.Cell{r.Cell}
+		second, err := m.Run(ctx, image)
+		if err != nil {
+			return nil, err
+		}
+		if len(siw.Failed(second)) > 0 {
+			still = append(still, r)
+			continue
+		}
+		fmt.Printf("flaky %v: failed beside other cells, passed alone: %v\n", r.Cell, r.Err)
+	}
+	return still, nil
 }

@@ -3,6 +3,7 @@ package iscsi
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 )
 
 // ISERLen is the length in octets of the header that a PDU has in iSER, before its basic header
@@ -133,4 +134,19 @@ func AppendISER(dst []byte, a *Advert, h *BHS, data []byte) []byte {
 	h.SetDataLen(len(data))
 	dst = append(append(a.Append(dst), h[:]...), data...)
 	return append(dst, make([]byte, pad(len(data)))...)
+}
+
+// Describe appends the memory as text: nothing if there is none.
+func (a *Advert) Describe(dst []byte) []byte {
+	for _, x := range [...]struct {
+		has  bool
+		text string
+		stag uint32
+		base uint64
+	}{{a.Write, " write STag ", a.WriteSTag, a.WriteBase}, {a.Read, " read STag ", a.ReadSTag, a.ReadBase}} {
+		if x.has {
+			dst = strconv.AppendUint(append(appendHex(dst, x.text, x.stag), " at 0x"...), x.base, 16)
+		}
+	}
+	return dst
 }

@@ -1,6 +1,7 @@
 // Package inspect replays a capture of anyone's traffic through the state
 // machines of the protocols and names what breaks a rule, with the number of
-// the packet and the clause: TCP, MPA, DDP and RDMAP, RoCE, iSCSI, FIP and FCoE, Omni-Path's packets, PTP.
+// the packet and the clause: TCP, MPA, DDP and RDMAP, RoCE,
+// NVMe over RDMA, iSER, iSCSI, FIP and FCoE, Omni-Path's packets, PTP.
 //
 // An Inspector takes packets and gives a Report; it does no I/O and owns no
 // clock. It stands beside the wire: it does not know what memory, queues and

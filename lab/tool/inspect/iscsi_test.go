@@ -34,7 +34,13 @@ steps:
 // iscsiTrace is the capture of such a lab at one of its ends.
 func iscsiTrace(t *testing.T, loss, flags, end string) (list []inspect.Packet, notes []string) {
 	t.Helper()
-	lab, err := topo.Parse("lab.yaml", []byte(strings.NewReplacer("LOSS", loss, "FLAGS", flags).Replace(iscsiLab)))
+	return labTrace(t, strings.NewReplacer("LOSS", loss, "FLAGS", flags).Replace(iscsiLab), end)
+}
+
+// labTrace runs a lab and returns the capture and the comments at one of its ends.
+func labTrace(t *testing.T, text, end string) (list []inspect.Packet, notes []string) {
+	t.Helper()
+	lab, err := topo.Parse("lab.yaml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

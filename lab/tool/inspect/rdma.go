@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tapir/ddp"
+	msg "tapir/lab/tool/inspect/message"
 	"tapir/mpa"
 	"tapir/rdmap"
 )
@@ -45,6 +46,8 @@ type message struct {
 	adopt  bool // the next segment tells where the queue is
 	odd    *doubt
 	spans  []span // that the segments cover, behind the doubt
+	data   []byte // of a Send, for the protocol above
+	lacks  bool   // not all of it was kept
 }
 
 // doubt is a segment that is not where the ones before it end. RFC 5041 section
@@ -123,6 +126,7 @@ type seg struct {
 	c       rdmap.Control
 	payload []byte
 	packet  int
+	whole   bool // the capture has all of the payload
 }
 
 // headerRules are the rules about the control fields of one segment.
@@ -142,13 +146,13 @@ var headerRules = []struct {
 }
 
 // segment takes a ULPDU: one DDP segment.
-func (h *half) segment(u []byte, packet int) {
+func (h *half) segment(u []byte, packet int, whole bool) {
 	hdr, payload, err := ddp.Parse(u)
 	if err != nil {
 		h.violate(ddpTruncated, packet, "%d octets", len(u))
 		return
 	}
-	s := &seg{hdr, rdmap.ParseControl(hdr.ULP), payload, packet}
+	s := &seg{hdr, rdmap.ParseControl(hdr.ULP), payload, packet, whole}
 	h.remember(s, len(u))
 	if h.mute {
 		if s.c.Opcode == rdmap.TerminateOp {
@@ -392,6 +396,9 @@ func (h *half) untaggedSegment(s *seg) {
 		}
 	}
 	h.took(q, s)
+	if s.QN == rdmap.QueueSend && h.c.above.wants() {
+		q.keep(s)
+	}
 	q.mo += uint32(len(s.payload))
 	h.untagged(s, q)
 	if s.Last || s.QN != rdmap.QueueSend {
@@ -440,6 +447,7 @@ func (h *half) readRequest(s *seg) string {
 		return ""
 	}
 	h.ask(s, readRequest{ReadRequest: r})
+	h.above(&msg.Message{Kind: msg.Read, Packet: s.packet, Octets: uint64(r.Size), Key: r.SourceSTag, Addr: r.SourceTO})
 	return readText(&r)
 }
 
@@ -517,4 +525,5 @@ func (h *half) message(op rdmap.Opcode, m *message, detail string) {
 		parts = append(parts, fmt.Sprintf("packets %d to %d", m.first, m.prior))
 	}
 	h.event(m.prior, h.stream.now, op.String(), strings.Join(parts, ", "))
+	h.aboveMessage(op, m)
 }

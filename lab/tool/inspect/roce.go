@@ -33,11 +33,12 @@ type roceState struct {
 	start map[roceAddr]roceStart
 	calls map[roceCallKey]*roceCall
 	mads  map[roceKey]*Flow
+	above map[roceAddr]*roceAbove // by the queue pair that takes the messages
 }
 
 func newRoCEState() roceState {
 	return roceState{dirs: map[roceKey]*roceDir{}, peers: map[roceAddr]roceAddr{}, start: map[roceAddr]roceStart{},
-		calls: map[roceCallKey]*roceCall{}, mads: map[roceKey]*Flow{}}
+		calls: map[roceCallKey]*roceCall{}, mads: map[roceKey]*Flow{}, above: map[roceAddr]*roceAbove{}}
 }
 
 // roceStart is what the ends of a connection have agreed on about requests to a queue pair.
@@ -274,6 +275,10 @@ func (i *Inspector) roceDir(k roceKey) *roceDir {
 	d = &roceDir{key: k, recs: map[uint32]*roceRec{}, ends: map[uint32]*roceRec{}}
 	if s, ok := i.roce.start[k.to]; ok {
 		d.known, d.mtu, d.retry, d.first, d.high, d.una = true, s.mtu, int(s.retry), s.psn, s.psn, s.psn
+		if k.class == ib.TransportRC {
+			d.fed = s.psn
+			i.roce.above[k.to].joins(d)
+		}
 	}
 	i.roce.dirs[k] = d
 	i.roce.order = append(i.roce.order, d)

@@ -218,6 +218,9 @@ func (x *roceDir) answered(i *Inspector, d *roceDir, r *rocePacket) {
 			return
 		}
 	}
+	if place := r.Opcode.Operation().Place; isRead(rec.Opcode) && (place == ib.Only || place == ib.Last) {
+		x.answersAbove(d, r)
+	}
 	if h&ib.HasAETH != 0 {
 		x.acked(i, d, r, false)
 	} else if psnSub(psnAdd(r.PSN, 1), x.una) > 0 {

@@ -168,6 +168,7 @@ func (i *Inspector) roceREP(r *rocePacket, f *Flow, c *roceCall, data []byte) {
 	// The starting PSN of a message is the one that its receiver begins with (section 12.7.31).
 	i.roceBegin(client, server, roceStart{c.req.PSN, mtu, c.req.Retry})
 	i.roceBegin(server, client, roceStart{m.PSN, mtu, c.req.Retry})
+	i.roceAbove(client, server, &c.req, p.Number)
 }
 
 // repWithout is a REP that can be compared.

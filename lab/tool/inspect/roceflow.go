@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -47,6 +48,12 @@ type roceDir struct {
 	most   *roceAnswer // acknowledgement of the highest PSN
 	naked  *roceAnswer // the latest NAK of a sequence error
 	why    string      // not all could be judged
+
+	above *roceAbove
+	fed   uint32     // PSN of the next request for it
+	data  []byte     // of the Send under way
+	lacks bool       // not all of it was kept
+	asked []*roceRec // Reads that it was told of and that are not answered
 }
 
 // roceAnswer is a response that may turn out to be wrong.
@@ -68,6 +75,8 @@ type roceRec struct {
 	hash   uint64
 	total  uint64 // octets of the message up to here
 	whole  bool   // total is known
+	data   []byte // payload of a Send, for the protocol above
+	cut    bool   // by the capture
 	dma    uint32
 	chain  *roceChain
 	msn    uint32 // messages of its chain up to here
@@ -197,6 +206,9 @@ func (d *roceDir) request(i *Inspector, r *rocePacket) {
 		return
 	}
 	rec := &roceRec{Packet: r.Packet, size: r.size, packet: r.in.Number, times: 1, hash: r.hash, n: 1}
+	if d.above != nil && sending(r.Opcode) {
+		rec.data, rec.cut = bytes.Clone(r.Payload), r.cut
+	}
 	rec.Payload = nil
 	if isRead(r.Opcode) {
 		rec.n = d.psns(r.RETH.Len)
@@ -229,6 +241,7 @@ func (d *roceDir) request(i *Inspector, r *rocePacket) {
 		name := strings.Replace(strings.Replace(op.Name, " Only", "", 1), " Last", "", 1)
 		d.flow.Sides[d.side].message(name, n)
 	}
+	d.feed(r.in.Number)
 }
 
 // guess finds the length of a Read in PSNs by the request behind it.
@@ -379,6 +392,7 @@ func (d *roceDir) follows(i *Inspector, pred, rec *roceRec) bool {
 
 // finish judges what was left open.
 func (d *roceDir) finish() {
+	d.above.finish(d)
 	if b := d.beyond; b != nil {
 		d.gap(b.packet, "requests are missing from the capture")
 	}

@@ -5,6 +5,7 @@ import (
 
 	"tapir/lab/tool/inspect/clause"
 	"tapir/lab/tool/inspect/fibre"
+	"tapir/lab/tool/inspect/nvmf"
 	"tapir/lab/tool/inspect/scsi"
 )
 
@@ -22,7 +23,7 @@ func lost(r *Rule)   { r.Last, r.Lost = true, true }
 var rules []*Rule
 
 // Rules lists all rules in the order of the layers.
-func Rules() []*Rule { return slices.Concat(rules, scsi.Rules(), fibre.Rules()) }
+func Rules() []*Rule { return slices.Concat(rules, scsi.Rules(), nvmf.Rules(), fibre.Rules()) }
 
 func rule(clause, says string, traits ...trait) *Rule {
 	r := &Rule{Clause: clause, Says: says}

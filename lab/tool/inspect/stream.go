@@ -272,6 +272,9 @@ func (h *half) agree() {
 		x.stream.layout = mpa.Layout{CRC: crc, Markers: theirs.Markers}
 	}
 	c.flow.Agreed = agreedText(c)
+	if !c.reply.Reject {
+		h.c.begins()
+	}
 }
 
 // fpdu is where an FPDU lies.
@@ -379,7 +382,7 @@ func (h *half) fpdu() bool {
 		h.trailer(&x, b[:x.size], pos)
 	}
 	s.prior = x
-	h.segment(u, x.packet)
+	h.segment(u, x.packet, whole)
 	if s.state == streamFull {
 		s.done += uint64(x.size)
 	}

@@ -29,6 +29,7 @@ type conn struct {
 	reply *mpa.Frame
 	req   *mpa.Frame
 	scsi  *scsi.Conn // nil: not iSCSI
+	above above      // RDMA
 	rtt   RTT
 
 	again   Packet     // with a SYN that may open another connection
@@ -397,6 +398,7 @@ func (h *half) resume() {
 	if h.c.scsi != nil {
 		h.c.scsi.Gap(h.side, x.Note.packet)
 	}
+	h.c.above.gap(h.side, x.Note.packet)
 }
 
 // take hands on what is new of a segment.
@@ -473,7 +475,7 @@ func (i *Inspector) leave(now int64) {
 		for _, h := range c.half {
 			*h = half{c: c, side: h.side, addr: h.addr, stat: h.stat, begun: h.begun, isn: h.isn}
 		}
-		c.reads = [2][]readRequest{}
+		c.reads, c.above = [2][]readRequest{}, above{}
 	}
 }
 
@@ -486,6 +488,7 @@ func (c *conn) finish() {
 	for _, h := range c.half {
 		h.finish()
 	}
+	c.above.finish(c.flow)
 	if c.rtt.Samples > 0 {
 		c.flow.RTT = &c.rtt
 	}

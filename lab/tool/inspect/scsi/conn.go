@@ -8,21 +8,13 @@ import (
 	"fmt"
 
 	"tapir/lab/tool/inspect/clause"
+	"tapir/lab/tool/inspect/message"
 	"tapir/wire/crc"
 	"tapir/wire/iscsi"
 )
 
-// Reporter is told what a connection shows. Sides are 0 and 1.
-type Reporter interface {
-	// Violate says that a packet of a side breaks a rule.
-	Violate(side, packet int, r *clause.Rule, detail string)
-	// PDU tells of a whole PDU: its name, its fields in a line, and the octets of its data.
-	PDU(side, packet int, name, detail string, octets int)
-	// Part says why the connection is judged only in part.
-	Part(packet int, why string)
-	// Seen tells whether the capture has all that the side has sent so far.
-	Seen(side int) bool
-}
+// Reporter is told what a connection shows.
+type Reporter = message.Reporter
 
 // Octets are the octets of a direction that are not taken yet, in order. Offsets
 // count from the first of them.
@@ -77,6 +69,7 @@ type Conn struct {
 	over      map[uint32]ending // tags of tasks that are over
 	unsol     []*task           // commands whose unsolicited data is not complete, in their order
 	pings     map[uint32]bool   // transfer tags of NOP-In
+	iser      *iser             // nil: over TCP
 }
 
 // New judges a connection, whose initiator is a side, from its first octet on, or
@@ -132,6 +125,7 @@ type pdu struct {
 	side   int
 	packet int // that brought its header
 	end    int // that brought its last octet
+	advert iscsi.Advert
 }
 
 // Take takes the PDUs that are complete and returns how many octets they and what
@@ -346,13 +340,15 @@ func (c *Conn) cross(p *pdu, r *clause.Rule, format string, args ...any) {
 // seen tells whether everything that the other side than p's has sent was judged.
 func (c *Conn) seen(p *pdu) bool { return !c.late && !c.lost[1-p.side] && c.to.Seen(1-p.side) }
 
+const missingPackets = "packets are missing from the capture, or in another order than on the wire"
+
 // take judges a PDU.
 func (c *Conn) take(p *pdu) {
 	op := p.Opcode()
 	if !c.late && !c.to.Seen(1-p.side) {
-		c.vague(p.packet, "packets are missing from the capture, or in another order than on the wire")
+		c.vague(p.packet, missingPackets)
 	}
-	c.to.PDU(p.side, p.packet, op.String(), string(p.Append(nil)), p.DataLen())
+	c.to.PDU(p.side, p.packet, op.String(), string(p.advert.Describe(p.Append(nil))), p.DataLen())
 	target := p.side != c.initiator
 	if !op.Valid() || op.OfTarget() != target {
 		c.bad(p, pduOpcode, "%v", op)

@@ -46,8 +46,27 @@ var known = map[string]key{
 	"InitiatorName":            {}, "TargetName": {}, "SessionType": {}, "TargetPortalGroupTag": {},
 }
 
+// ofISER are the keys of RFC 7145 section 6, which others need not know.
+var ofISER = map[string]key{
+	"RDMAExtensions":                 {kind: both, def: "No"},
+	"TargetRecvDataSegmentLength":    {least, 512, most24, "8192"},
+	"InitiatorRecvDataSegmentLength": {least, 512, most24, "8192"},
+	"MaxOutstandingUnexpectedPDUs":   {kind: declared}, "MaxAHSLength": {kind: declared},
+	"TaggedBufferForSolicitedDataOnly": {kind: declared}, "iSERHelloRequired": {kind: declared},
+}
+
+// lookup finds a key that both sides must know.
+func (s *keys) lookup(name string) (key, bool) {
+	k, ok := known[name]
+	if !ok && s.iser {
+		k, ok = ofISER[name]
+	}
+	return k, ok
+}
+
 // keys are what both sides have said in the login.
 type keys struct {
+	iser    bool
 	said    [2]map[string]string // offers and declarations
 	results map[string]string
 	unsure  bool // not all of it was seen
@@ -59,7 +78,7 @@ func newKeys() keys {
 
 // key judges a pair of the login phase.
 func (c *Conn) key(p *pdu, name, value string) {
-	k, is := known[name]
+	k, is := c.keys.lookup(name)
 	offer, offered := c.keys.said[1-p.side][name]
 	if _, answered := c.keys.results[name]; offered && is && k.kind != declared && !answered {
 		c.answer(p, name, value, offer, &k)
@@ -140,7 +159,7 @@ func (s *keys) result(name, def string) string {
 	}
 	for _, said := range s.said {
 		v, ok := said[name]
-		if k := known[name]; ok && (k.kind == either && v == "Yes" || k.kind == both && v == "No") {
+		if k, _ := s.lookup(name); ok && (k.kind == either && v == "Yes" || k.kind == both && v == "No") {
 			return v // it needs no answer
 		}
 	}
@@ -159,7 +178,7 @@ func (c *Conn) unanswered(p *pdu) {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			k, is := known[name]
+			k, is := c.keys.lookup(name)
 			_, answered := c.keys.results[name]
 			if v := said[name]; is && k.kind != declared && !answered && c.keys.result(name, "") != v {
 				c.bad(p, keyUnanswered, "%s=%s of the %s", name, v, role(side == c.initiator))
@@ -194,6 +213,14 @@ func (s *keys) outcome(initiator int) (p params) {
 		r2ts: num("MaxOutstandingR2T"), connections: num("MaxConnections"), recovery: num("ErrorRecoveryLevel"),
 		leveled: true}
 	for side := range p.receive {
+		if s.iser {
+			name := "TargetRecvDataSegmentLength"
+			if side == initiator {
+				name = "InitiatorRecvDataSegmentLength"
+			}
+			p.receive[side], _ = number(s.result(name, ofISER[name].def))
+			continue
+		}
 		p.receive[side] = 8192
 		if n, ok := number(s.said[side]["MaxRecvDataSegmentLength"]); ok {
 			p.receive[side] = n
@@ -206,7 +233,7 @@ func (s *keys) outcome(initiator int) (p params) {
 func (c *Conn) redeclare(p *pdu) {
 	pairs, _ := iscsi.ParseText(p.text)
 	for _, x := range pairs {
-		if n, ok := number(x.Value); ok && x.Key == "MaxRecvDataSegmentLength" && !c.late {
+		if n, ok := number(x.Value); ok && x.Key == "MaxRecvDataSegmentLength" && !c.late && c.iser == nil {
 			c.par.receive[p.side] = n
 		}
 	}

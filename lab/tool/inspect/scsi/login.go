@@ -187,6 +187,9 @@ func (c *Conn) settle(p *pdu) {
 		if c.login.session == "discovery" && c.par.recovery > 0 {
 			c.bad(p, keyDiscovery, "%d", c.par.recovery)
 		}
+		if v := c.keys.result("RDMAExtensions", "No"); c.iser != nil && v != "Yes" && c.login.session == "normal" {
+			c.bad(p, iserKey, "RDMAExtensions=%s", v)
+		}
 	} else {
 		c.header, c.data = unknown, unknown
 	}
@@ -199,6 +202,9 @@ func (c *Conn) Agreed() string {
 	}
 	said := c.keys.said[c.initiator]
 	var b strings.Builder
+	if c.iser != nil {
+		b.WriteString("iSER, ")
+	}
 	fmt.Fprintf(&b, "%s session of %s", c.login.session, said["InitiatorName"])
 	if t := said["TargetName"]; t != "" {
 		fmt.Fprintf(&b, " with %s", t)

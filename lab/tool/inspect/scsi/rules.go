@@ -97,6 +97,29 @@ var (
 	logoutReason  = rule("11.14.1", "a reserved reason")
 )
 
+// iSER.
+var (
+	iserShort   = iserRule("9.1", "a Send that ends inside the iSER header or the PDU behind it")
+	iserOpcode  = iserRule("9.1", "an unassigned operation code of an iSER message")
+	iserZero    = iserRule("9.2", "reserved bits, or the fields of an STag that is not valid, are not zero")
+	iserKey     = iserRule("6.3", "iSER though RDMAExtensions is not Yes")
+	iserHello   = iserRule("5.1.3", "a Hello or HelloReply that nobody waits for")
+	iserVersion = iserRule("9.3",
+		"a Hello or HelloReply with another version than 10, reserved bits, or more than a header")
+	iserORD    = iserRule("5.1.3", "the iSER-ORD of the HelloReply exceeds the iSER-IRD of the Hello")
+	iserData   = iserRule("7.2", "Data-In, R2T or solicited Data-Out in a Send")
+	iserNoSTag = iserRule("7.3.1", "a command for solicited data advertises no STag for it")
+	iserAdvert = iserRule("9.2", "an STag is advertised by a PDU that moves no such data")
+	iserDriver = iserRule("1.4", "an RDMA Write or Read of the initiator: the target drives all data transfer")
+	iserSink   = iserRule("7.3.5", "an RDMA Write to an STag that no command under way has advertised for reading")
+	iserSource = iserRule("7.3.6", "an RDMA Read from an STag that no command under way has advertised for writing")
+	iserRange  = iserRule("7.3.5", "an RDMA Write or Read beyond the buffer that the command has advertised")
+	iserEarly  = iserRule("9.5.1", "a SCSI Response before the RDMA Reads of its data are complete")
+	iserInv    = iserRule("7.3.2", "a Send invalidates an STag that the answered command has not advertised")
+)
+
+func iserRule(section, says string) *clause.Rule { return book.Rule("RFC 7145 section "+section, says) }
+
 // Data and answers of the target.
 var (
 	inKind      = rule("11.7", "Data-In for a command that does not read")

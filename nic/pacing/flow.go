@@ -35,6 +35,8 @@ type Flow struct {
 	Speed int
 	// Received and Sent count PAUSE frames.
 	Received, Sent uint64
+	// Paused is for how long the other end was told to wait, up to the last PAUSE frame.
+	Paused time.Duration
 	// Limit is for how long the other end may be told to wait without a break; 0: for ever.
 	// After it, the other end is told to go on, and not to wait again before the queues are
 	// emptied down to XON. Warnings counts pauses that lasted for most of it, Storms those
@@ -43,6 +45,7 @@ type Flow struct {
 	Warnings, Storms uint64
 
 	since   frame.Time // when that began
+	told    frame.Time // when it was told last
 	refresh frame.Time // when it is told again
 }
 
@@ -106,9 +109,12 @@ func (f *Flow) Quiet(fill int) bool { return fill < XOFF && !f.off && !f.storm }
 // Told notes that a PAUSE frame has left.
 func (f *Flow) Told(quanta uint16, now frame.Time) {
 	f.Sent++
-	if !f.off {
+	if f.off {
+		f.Paused += now.Sub(f.told)
+	} else {
 		f.since, f.warned = now, false
 	}
+	f.told = now
 	f.off, f.refresh = quanta > 0, now.Add(f.Pause(quanta)/2)
 }
 

@@ -16,6 +16,10 @@ import (
 // class before they hold back their senders.
 const classFrames = 32
 
+// hostFrames is how many frames of the operating system a class holds that uses several: beyond
+// them its frames are lost, and those of other classes go on.
+const hostFrames = QueueFrames / 2
+
 // classes are the traffic classes of a port: frames wait there for the link.
 type classes struct {
 	dcb.Port
@@ -26,6 +30,8 @@ type classes struct {
 	// discards counts received frames that had no room, by buffer.
 	discards [dcb.Classes]uint64
 	waiting  int
+	used     uint8      // bit n: the operating system has sent by class n
+	pfc      [2]uint64  // PFC frames, by direction
 	held     uint8      // bit n: PFC holds priority n
 	next     frame.Time // when that ends
 }
@@ -45,6 +51,9 @@ type ranked struct {
 }
 
 func (q *class) len() int { return len(q.waiting) - q.head }
+
+// host is how many frames of the operating system wait.
+func (q *class) host() int { return q.len() - q.engine }
 
 func (q *class) push(o ranked) {
 	if q.head > classFrames {
@@ -94,7 +103,7 @@ func (p *Port) useClasses(c dcb.Port, now frame.Time) {
 		}
 		n.tree.Begin(now)
 		if was != nil {
-			n.flows, n.holds, n.discards = was.flows, was.holds, was.discards
+			n.flows, n.holds, n.discards, n.pfc = was.flows, was.holds, was.discards, was.pfc
 		}
 		for prio := range n.flows {
 			f := &n.flows[prio]
@@ -197,11 +206,14 @@ func (p *Port) sendByClass(o Out, now frame.Time) {
 	c := p.classes
 	prio := c.priorityOf(o.Frame.Bytes())
 	q := &c.queues[c.PrioTC[prio]]
+	if !o.Offloaded {
+		c.used |= 1 << c.PrioTC[prio]
+	}
 	switch {
 	case p.Closed:
 		p.Drop(o, drop.Link, now)
 		return
-	case q.len() >= QueueFrames:
+	case q.len() >= QueueFrames, !o.Offloaded && c.several() && q.host() >= hostFrames:
 		p.Drop(o, drop.TxQueue, now)
 		return
 	}
@@ -212,19 +224,25 @@ func (p *Port) sendByClass(o Out, now frame.Time) {
 	}
 }
 
-// roomByClass is Room of a port with traffic classes: PFC, and the rate of a class, hold back
-// the frames of their priorities alone.
+// several tells whether the operating system sends by more than one class.
+func (c *classes) several() bool { return c.used&(c.used-1) != 0 }
+
+// roomByClass is Room of a port with traffic classes. The operating system has one queue in
+// front of them. A full class holds that back while no other is in use, a paused or limited one
+// later than others. If several are in use each loses what it has no room for.
 func (p *Port) roomByClass(engine bool) int {
-	if p.Closed {
-		return QueueFrames
-	}
 	c, room := p.classes, classFrames
+	switch {
+	case p.Closed:
+		return QueueFrames
+	case !engine && c.several():
+		return classFrames
+	}
 	for tc := range c.queues {
 		q := &c.queues[tc]
 		n := q.engine
 		if !engine {
-			if n = q.len() - q.engine; n > 0 && n < QueueFrames/2 &&
-				(c.MaxRate[tc] > 0 || c.held>>q.waiting[q.head].prio&1 != 0) {
+			if n = q.host(); n > 0 && n < hostFrames && (c.MaxRate[tc] > 0 || c.held>>q.waiting[q.head].prio&1 != 0) {
 				continue
 			}
 		}
@@ -310,19 +328,23 @@ func (p *Port) flushClasses(now frame.Time) {
 	}
 }
 
-// priorityCounters are those of PFC, with the names that the driver mlx5 has. Durations are in
-// microseconds.
+// priorityCounters are those of PFC, with the names that the drivers qede and mlx5 have.
+// Durations are in microseconds, of sent frames until the last one.
 func (p *Port) priorityCounters() (list []Counter) {
-	for prio := range p.classes.holds {
-		if p.classes.PFC>>prio&1 == 0 {
+	c := p.classes
+	list = append(list, view.Count("rx_pfc_frames", c.pfc[frame.Inbound]),
+		view.Count("tx_pfc_frames", c.pfc[frame.Outbound]))
+	for prio := range c.holds {
+		if c.PFC>>prio&1 == 0 {
 			continue
 		}
-		h := &p.classes.holds[prio]
+		h := &c.holds[prio]
 		name := fmt.Sprintf("x_prio%d_pause", prio)
 		list = append(list, view.Count("r"+name, h.Frames),
 			view.Count("r"+name+"_duration", uint64(h.Total().Microseconds())),
-			view.Count("r"+name+"_transition", h.Transitions), view.Count("t"+name, p.classes.flows[prio].Sent),
-			view.Count(fmt.Sprintf("rx_prio%d_discards", prio), p.classes.discards[p.classes.Buffers.Of(uint8(prio))]))
+			view.Count("r"+name+"_transition", h.Transitions), view.Count("t"+name, c.flows[prio].Sent),
+			view.Count("t"+name+"_duration", uint64(c.flows[prio].Paused.Microseconds())),
+			view.Count(fmt.Sprintf("rx_prio%d_discards", prio), c.discards[c.Buffers.Of(uint8(prio))]))
 	}
 	return list
 }

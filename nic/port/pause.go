@@ -78,6 +78,7 @@ func (p *Port) Control(f *frame.Frame, own ether.Addr, now frame.Time) {
 	case c.PFC && (!p.PFC() || c.Enabled&p.classes.PFC == 0):
 		p.Refuse(f, nicdrop.PauseOff, now)
 	case c.PFC:
+		p.classes.pfc[frame.Inbound]++
 		p.classes.obey(&c, now)
 		p.Trace(frame.Inbound, f, nil, frame.DropNone, now)
 		f.Release()
@@ -141,7 +142,9 @@ func (p *Port) relieveClasses(buffers *pacing.Buffers, src ether.Addr, pool fram
 		}
 	}
 	sent := told.Enabled != 0 && p.sendPause(&told, pool, now)
-	next = frame.Never
+	if next = frame.Never; sent {
+		c.pfc[frame.Outbound]++
+	}
 	for prio := range c.flows {
 		f := &c.flows[prio]
 		if sent && told.Enabled>>prio&1 != 0 {

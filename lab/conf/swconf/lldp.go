@@ -86,7 +86,11 @@ func (l *LLDP) Fields() []conf.Field {
 		{Name: "dcbx", Expect: "off, ieee, cee or dynamic", Set: conf.Choose(&l.DCBX, map[string]dcbx.Version{
 			"off": dcbx.Disabled, "ieee": dcbx.IEEE, "cee": dcbx.CEE, "dynamic": dcbx.Dynamic})},
 		{Name: "dcbx_static", Expect: "true or false", Set: conf.Bool(&l.Static)},
-		{Name: "dcb_willing", Many: true, Expect: "ets, pfc and app, or all", Set: func(v string) error {
+		{Name: "dcb_willing", Many: true, Expect: "ets, pfc and app, or all, or none", Set: func(v string) error {
+			if v == "none" {
+				l.WillingETS, l.WillingPFC, l.WillingApp = false, false, false
+				return nil
+			}
 			features := map[string]*bool{"ets": &l.WillingETS, "pfc": &l.WillingPFC, "app": &l.WillingApp}
 			for name, is := range features {
 				*is = *is || v == name || v == "all"

@@ -17,6 +17,9 @@ func TestLLDP(t *testing.T) {
 	if c := all[0].WithDefaults(); !c.LLDP.Params(lldp.NearestBridge).Tx || c.LLDP.Params(lldp.NearestCustomer).Rx || !c.Mapped || c.DCB.PrioTC[7] != 7 || !c.Administered().ETS.Willing {
 		t.Errorf("%+v", c)
 	}
+	if all, err = Parse("f.yaml", []byte("switches: [{ports: [a, b], dcbx: ieee, dcb_willing: none}]")); err != nil || all[0].Administered().ETS.Willing {
+		t.Errorf("dcb_willing: none: %v", err)
+	}
 	for text, want := range map[string]string{
 		"lldp: nearest":                      "lldp: expected nearest-bridge",
 		"dcbx: on":                           "dcbx: expected off, ieee",

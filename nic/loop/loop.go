@@ -11,8 +11,8 @@
 //  4. Poll: the engine sends; frames go to the TAP at once, while hot.
 //  5. Report when sent frames left, and run what AtEnd left.
 //  6. Sleep until a queue is ready, the engine's deadline or the next Do;
-//     or go on at once if anything is left to do. After bulk traffic without
-//     sources, look for more for some microseconds first.
+//     or go on at once if anything is left to do. After bulk traffic look for
+//     more for some microseconds first.
 package loop
 
 import (
@@ -95,6 +95,7 @@ type Loop struct {
 	sleepers []*Port // whose queue is a tap.Sleeper
 	sources  []*Source
 	policy   waitPolicy
+	lingerer lingerer
 	waiter   // the mailbox's event descriptor, then one per port, then one per source
 	bells    bells
 	done     []sent // frames sent or lost, not yet reported
@@ -449,6 +450,13 @@ func (l *Loop) sleep(deadline frame.Time) error {
 	clearEvents(l.fds)
 	if deadline > now && l.policy.spins(now, l.memory() != nil) && len(l.sources) == 0 && !l.waits() {
 		if l.spin(now, deadline) {
+			l.rested = false
+			return nil
+		}
+		now = l.clock.now()
+	}
+	if deadline > now && l.lingers(now) {
+		if l.linger(now, deadline) {
 			l.rested = false
 			return nil
 		}

@@ -40,7 +40,7 @@ const (
 // when its last sleep was short: to be woken costs both sides more than a look. A
 // spin that finds nothing is followed by sleeps until one is short again. Yielding
 // serves two processes that take turns, not a chain of them: a loop with sources
-// does not spin.
+// does not spin; it lingers (linger.go).
 //
 // It naps when its last sleep was a little longer: it sleeps without telling the
 // Go runtime, whose monitor would otherwise wake up to give the processor to

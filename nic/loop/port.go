@@ -126,6 +126,7 @@ func (p *Port) Transmit(f *frame.Frame) {
 }
 
 func (p *Port) send(f *frame.Frame) {
+	p.loop.lingerer.moved += f.Len()
 	at := p.loop.clock.now()
 	if err := p.queue.Write(f); err == tap.ErrAgain {
 		p.keep(f)
@@ -268,6 +269,7 @@ func (p *Port) receive() error {
 			total++
 		}
 	}
+	p.loop.lingerer.moved += octets + part
 	p.single, p.loop.unread[p.at] = total == 1 && !more, more
 	p.deliver(n)
 	return nil

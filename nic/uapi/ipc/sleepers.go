@@ -27,7 +27,8 @@ func Sleepers() (list []Sleeper) {
 			continue // it runs
 		}
 		switch nr {
-		case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_IOCTL, unix.SYS_FALLOCATE:
+		case unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_PWRITEV,
+			unix.SYS_IOCTL, unix.SYS_FALLOCATE:
 			list = append(list, Sleeper{FD: first})
 		case unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV:
 			list = append(list, Sleeper{PID: first})

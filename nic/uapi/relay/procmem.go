@@ -116,16 +116,10 @@ func (f *memFile) copy(addr uint64, p []byte, write bool) error {
 	fd := int(f.mem.Fd())
 	var n int
 	var err error
-	if write {
-		k := beforeEnd(len(p))
-		if k > 0 {
-			n, err = unix.Pwrite(fd, p[:k], int64(addr))
-		}
-		if n == k {
-			var end int
-			end, err = unix.Pwrite(fd, p[k:], int64(addr)+int64(k))
-			n += max(0, end)
-		}
+	if k := beforeEnd(len(p)); write && k > 0 {
+		n, err = unix.Pwritev(fd, [][]byte{p[:k], p[k:]}, int64(addr)) // one behind the other
+	} else if write {
+		n, err = unix.Pwrite(fd, p, int64(addr))
 	} else {
 		n, err = unix.Pread(fd, p, int64(addr))
 	}

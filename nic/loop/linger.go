@@ -25,16 +25,21 @@ const (
 // uses up its slice, and a peer on the same processor wakes others for little, so messages
 // that come one at a time are slept for.
 type lingerer struct {
-	moved int           // octets of frames since the last sleep
+	moved int           // octets of frames, as far as they count
 	pause time.Duration // what the last one was
 	again frame.Time    // until then it does not linger
 }
 
-// lingers tells whether the loop lingers before the sleep that it is about to begin.
+// lingers tells whether the loop lingers before the sleep that it is about to begin. While
+// lingering is of use half of what was moved counts on: a stream's acknowledgements are few octets.
 func (l *Loop) lingers(now frame.Time) bool {
 	moved := l.lingerer.moved
 	l.lingerer.moved = 0
-	return moved >= lingerFrom && len(l.sources) > 0 && l.policy.spinAlone && now >= l.lingerer.again && !l.waits()
+	if moved < lingerFrom || len(l.sources) == 0 || !l.policy.spinAlone || now < l.lingerer.again || l.waits() {
+		return false
+	}
+	l.lingerer.moved = moved / 2
+	return true
 }
 
 // linger looks for work until the deadline at the latest.

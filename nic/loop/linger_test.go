@@ -40,6 +40,9 @@ func TestLinger(t *testing.T) {
 		if !w.lingers(w.Now()) {
 			t.Fatalf("%s: the loop does not linger", name)
 		}
+		if w.lingerer.moved != lingerFrom/2 {
+			t.Errorf("%d octets count on, want half of them", w.lingerer.moved)
+		}
 		bring()
 		if !w.linger(w.Now(), w.Now().Add(time.Hour)) && w.lingerer.pause == 0 {
 			t.Errorf("%s: not found", name)

@@ -37,6 +37,7 @@ type Impaired struct {
 	split   virtio.Splitter
 	bounce  *frame.Frame // what is read from inner
 	tracer  frame.Tracer // sees what enters, with its fate, and what leaves
+	record  frame.Record // what the tracer sees now
 	shown   uint64       // the true frames that the tracer has seen enter
 	system  func() frame.Stamp
 	rules   *rules.Engine
@@ -269,20 +270,23 @@ func (c *Impaired) show(l *lane, b []byte, off frame.Offload, why frame.DropReas
 	if note != "" {
 		r.Notes = frame.Say(note)
 	}
-	c.trace(&r)
+	c.trace(r)
 	return id
 }
 
 // arrives tells the tracer what leaves a lane.
 func (c *Impaired) arrives(l *lane, f *frame.Frame) {
 	if c.tracer != nil {
-		c.trace(&frame.Record{Port: 1 - l.enters, Dir: frame.Inbound, Data: f.Bytes(), Offload: f.Offload, ID: f.ID})
+		c.trace(frame.Record{Port: 1 - l.enters, Dir: frame.Inbound, Data: f.Bytes(), Offload: f.Offload, ID: f.ID})
 	}
 }
 
-func (c *Impaired) trace(r *frame.Record) {
-	r.System = c.system()
-	c.tracer.Trace(r)
+// trace shows r to the tracer, which borrows it.
+func (c *Impaired) trace(r frame.Record) {
+	c.record = r
+	c.record.System = c.system()
+	c.tracer.Trace(&c.record)
+	c.record = frame.Record{}
 }
 
 // enterSegment puts a single frame into l. Its checksum is completed only if

@@ -9,6 +9,8 @@ import (
 	"tapir/lab/node/sw"
 	"tapir/lab/run/result"
 	"tapir/nic/dcb"
+	"tapir/nic/roce"
+	"tapir/nic/roce/dcqcn"
 	"tapir/nic/toe"
 	"tapir/wire/frame"
 )
@@ -36,7 +38,21 @@ type probe struct {
 	chart  int // of charts
 	name   string
 	read   func() float64
-	values []float64
+	first  float64
+	values []float64 // nil: all are the first, as of most probes of a large lab
+}
+
+// note takes the sample of number i.
+func (p *probe) note(i int) {
+	v := p.read()
+	switch {
+	case i == 0:
+		p.first = v
+	case p.values != nil:
+		p.values = append(p.values, v)
+	case v != p.first:
+		p.values = append(slices.Repeat([]float64{p.first}, i), v)
+	}
 }
 
 // charts are what is sampled. Of a sum of seconds its growth is drawn, in percent of the time.
@@ -148,30 +164,36 @@ func (s *sampler) counts(of *sw.Switch, port int) func() *portCounts {
 // lowest rate, the largest window and the largest estimate.
 func (s *sampler) watchNIC(n *node) {
 	s.add(limitChart, n.Name, func() (least float64) {
-		for _, q := range n.dev.ShowRoCEQP() {
-			if q.Rate > 0 && (least == 0 || q.Rate/1e3 < least) {
-				least = q.Rate / 1e3
+		ofRoCE(n, func(l dcqcn.State) {
+			if rate := float64(l.Rate) / 1e6 / 1e3; rate > 0 && (least == 0 || rate < least) {
+				least = rate
 			}
-		}
+		})
 		return least
 	})
 	s.add(alphaChart, n.Name, func() (most float64) {
-		for _, q := range n.dev.ShowRoCEQP() {
-			most = max(most, q.Alpha)
-		}
-		return max(most, ofTCP(n, func(i *toe.Info) float64 { return i.Alpha }))
+		ofRoCE(n, func(l dcqcn.State) { most = max(most, float64(l.Alpha)/1e6) })
+		return max(most, ofTCP(n, func(i toe.Info) float64 { return i.Alpha }))
 	})
 	s.add(windowChart, n.Name, func() float64 {
-		return ofTCP(n, func(i *toe.Info) float64 { return float64(i.Cwnd) })
+		return ofTCP(n, func(i toe.Info) float64 { return float64(i.Cwnd) })
 	})
 }
 
+// ofRoCE looks at the rate limiters of a NIC's queue pairs.
+func ofRoCE(n *node, look func(dcqcn.State)) {
+	for _, q := range n.dev.Verbs.QPs() {
+		if i, ok := roce.InfoOf(q); ok && i.Limiter != nil {
+			look(*i.Limiter)
+		}
+	}
+}
+
 // ofTCP is the largest value of the TCP connections of a NIC.
-func ofTCP(n *node, value func(*toe.Info) float64) (most float64) {
+func ofTCP(n *node, value func(toe.Info) float64) (most float64) {
 	if e := n.dev.TCP(); e != nil {
 		for c := range e.Conns {
-			i := c.Info()
-			most = max(most, value(&i))
+			most = max(most, value(c.Info()))
 		}
 	}
 	return most
@@ -207,14 +229,15 @@ func (s *sampler) take(now frame.Time) {
 	if len(s.at) == sampleMost {
 		s.at = halve(s.at)
 		for i := range s.probes {
-			s.probes[i].values = halve(s.probes[i].values)
+			if p := &s.probes[i]; p.values != nil {
+				p.values = halve(p.values)
+			}
 		}
 		s.every *= 2
 	}
 	s.at = append(s.at, now.Sub(s.began).Seconds())
 	for i := range s.probes {
-		p := &s.probes[i]
-		p.values = append(p.values, p.read())
+		s.probes[i].note(len(s.at) - 1)
 	}
 	s.next = now.Add(s.every)
 }
@@ -235,7 +258,7 @@ func (s *sampler) samples() (all []result.Samples) {
 	for i, c := range charts {
 		x := result.Samples{What: c.what, Unit: c.unit}
 		for _, p := range s.probes {
-			if p.chart != i {
+			if p.chart != i || p.values == nil {
 				continue
 			}
 			at, values := s.at, p.values

@@ -298,15 +298,16 @@ func (j *Join) Close() error {
 // prefixHash is the hash of the beginning of a frame of n octets (FNV-1a).
 // Where the frame may be cut there, the checksum of TCP and UDP is left out.
 func prefixHash(b []byte, n int) uint64 {
-	var prefix [JoinPrefix]byte
-	k := copy(prefix[:], b)
+	b = b[:min(len(b), JoinPrefix)]
+	sum := 0
 	if n > JoinPrefix {
-		if at := checksumAt(prefix[:k]); at > 0 {
-			prefix[at], prefix[at+1] = 0, 0
-		}
+		sum = checksumAt(b)
 	}
 	h := uint64(14695981039346656037)
-	for _, c := range prefix[:k] {
+	for i, c := range b {
+		if sum > 0 && (i == sum || i == sum+1) {
+			c = 0
+		}
 		h = (h ^ uint64(c)) * 1099511628211
 	}
 	return h

@@ -72,6 +72,7 @@ func (p *port) receiveDelayResp(m *msg.Message) Drop {
 	if !ok {
 		return DropRange
 	}
+	p.fields.DelayResp = m.Correction
 	e, r := p.requests.Answered(m.Sequence, t4, m.Correction)
 	switch r {
 	case pairing.Unknown:
@@ -162,6 +163,7 @@ func (p *port) receivePdelayResp(m *msg.Message, rx frame.Stamp) Drop {
 	case m.Port != p.id:
 		return DropOther
 	}
+	p.fields.PdelayResp = m.Correction
 	return p.linkResult(p.link.Response(m, rx, p.cfg.DelayAsymmetry))
 }
 
@@ -172,5 +174,6 @@ func (p *port) receivePdelayFollowUp(m *msg.Message) Drop {
 	case m.Port != p.id:
 		return DropOther
 	}
+	p.fields.PdelayRespFollowUp = m.Correction
 	return p.linkResult(p.link.FollowUp(m))
 }

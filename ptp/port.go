@@ -51,6 +51,7 @@ type port struct {
 	link     pdelay.Initiator
 	linkMean msg.TimeInterval
 	linkOK   bool // linkMean is valid
+	fields   CorrectionFields
 	filter   servo.Filter
 	capable  bool
 

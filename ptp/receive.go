@@ -136,6 +136,7 @@ func (p *port) receiveSync(m *msg.Message, meta *Meta, rx frame.Stamp) Drop {
 		return DropDuplicate
 	}
 	p.syncSeen(m.LogInterval, meta.Now)
+	p.fields.Sync = m.Correction
 	if !p.discipline.Sane(rx, meta.seen()) {
 		p.synchronizationFault("clock frequency is not sane", meta.Now)
 	}
@@ -171,6 +172,7 @@ func (p *port) receiveFollowUp(m *msg.Message, meta *Meta) Drop {
 	case p.Instance.cfg.FollowUpInfo && !f.HasInfo:
 		return DropMalformed
 	}
+	p.fields.FollowUp = m.Correction
 	pair, r, displaced := p.sync.FollowUp(m.Sequence, f)
 	if displaced {
 		p.drop(DropUnmatched)

@@ -46,7 +46,18 @@ type PortSnapshot struct {
 	Peer                                                  msg.PortIdentity   `json:"peer"`
 	Foreign                                               int                `json:"foreign_masters"`
 	LogAnnounce, LogSync, LogMinDelayReq, LogMinPdelayReq int8
-	Counters                                              []Counter `json:"counters"`
+	Corrections                                           CorrectionFields `json:"correction_fields"`
+	Counters                                              []Counter        `json:"counters"`
+}
+
+// CorrectionFields are the correctionFields of the last messages that a port has taken from
+// its parent or neighbor (IEEE 1588-2019 section 13.3.2.9); zero before the first.
+type CorrectionFields struct {
+	Sync               msg.TimeInterval `json:"sync"`
+	FollowUp           msg.TimeInterval `json:"follow_up"`
+	DelayResp          msg.TimeInterval `json:"delay_resp"`
+	PdelayResp         msg.TimeInterval `json:"pdelay_resp"`
+	PdelayRespFollowUp msg.TimeInterval `json:"pdelay_resp_follow_up"`
 }
 
 // Snapshot returns the state of the instance.
@@ -67,7 +78,7 @@ func (i *Instance) Snapshot() Snapshot {
 			Mechanism: p.cfg.DelayMechanism,
 			AsCapable: p.isCapable(), LinkDelay: p.linkMean, LinkOK: p.linkOK, RateRatio: last.RateRatio, Peer: p.peer,
 			Foreign: p.foreign.Len(), LogAnnounce: p.rates.announce, LogSync: p.rates.sync, LogMinDelayReq: p.logDelay,
-			LogMinPdelayReq: p.rates.pdelay, Counters: p.stats.Counters(),
+			LogMinPdelayReq: p.rates.pdelay, Corrections: p.fields, Counters: p.stats.Counters(),
 		})
 	}
 	return s

@@ -124,11 +124,22 @@ func (n *Node) row() hfiRow {
 	return r
 }
 
-func (n *Node) vportRows() (list []vportRow) {
-	for _, d := range n.engine.vports.Netdevs() {
+func (n *Node) vportRows() []vportRow { return n.engine.vportRows(n.engine.tapOf) }
+
+func (n *Node) macRows() []macRow { return n.engine.macRows() }
+
+// Tables are the tables of an HFI without a process: nic, vport and mac.
+func (h *HFI) Tables() map[string]any {
+	return map[string]any{"nic": map[string]any{"guid": hficonf.GUIDText(h.cfg.GUID), "lid": h.port.LID().String(),
+		"state": h.port.State().String()}, "mac": h.macRows(),
+		"vport": h.vportRows(func(*vnic.Netdev) string { return "-" })}
+}
+
+func (h *HFI) vportRows(tapOf func(*vnic.Netdev) string) (list []vportRow) {
+	for _, d := range h.vports.Netdevs() {
 		c, s := d.Config(), d.Stats()
 		groups, _ := d.MulticastMACs()
-		r := vportRow{VPort: d.Num(), VESW: c.VESWID, Fabric: c.FabricID, TAP: n.engine.tapOf(d), MAC: d.MAC(),
+		r := vportRow{VPort: d.Num(), VESW: c.VESWID, Fabric: c.FabricID, TAP: tapOf(d), MAC: d.MAC(),
 			MTU: d.MTU(), PKey: hexPKey(c.PKey),
 			Config: c.ConfigState.String(), Oper: d.OperState().String(), Carrier: d.Carrier(), Blocked: blocked(d),
 			Mcast: c.McastDLID.String(), Ports: []string{}, MACs: d.MACTable().Len(),
@@ -160,8 +171,8 @@ func blocked(d *vnic.Netdev) string {
 	return ""
 }
 
-func (n *Node) macRows() (list []macRow) {
-	for _, d := range n.engine.vports.Netdevs() {
+func (h *HFI) macRows() (list []macRow) {
+	for _, d := range h.vports.Netdevs() {
 		vesw, t := d.Config().VESWID, d.MACTable()
 		for i := range t.Len() {
 			e := t.At(i)

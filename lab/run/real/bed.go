@@ -27,6 +27,7 @@ import (
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
 	"tapir/nic/uapi/rundir"
 )
@@ -72,6 +73,7 @@ type bed struct {
 	ending    sync.Once
 	ptp       context.Context     // of the PTP instances
 	endPTP    func()              // nil before startPTP
+	tables    *record.Tables      // nil: nobody reads them
 	clocks    chan []result.Clock // that were sampled until then; nil: none
 }
 
@@ -99,7 +101,8 @@ func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
 	}
 	b.log.Printf("lab %s is up: nodes: %d, links: %d", lab.Name, len(lab.Nodes), len(lab.Links))
 	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log,
-		Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano()}
+		Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano(),
+		Tables: b.tables}
 	up := &Bed{Runner: r, bed: b}
 	up.serve()
 	return up, nil

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 )
@@ -108,30 +109,24 @@ func (c *control) links() []LinkRow {
 		n := k.counts()
 		octets, late := k.wire.Delivered()
 		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-		r := LinkRow{Name: k.Name, A: k.Ends[0], B: k.Ends[1], State: "up", Frames: n.Frames, Octets: octets,
+		r := LinkRow{Name: k.Name, A: k.Ends[0], B: k.Ends[1], Frames: n.Frames, Octets: octets,
 			Lost: n.Lost, Duplicated: n.Duplicated, Corrupted: n.Corrupted, Reordered: n.Reordered, Refused: n.Refused,
 			LateP50: us(late.Quantile(.5)), LateP99: us(late.Quantile(.99)), LateMax: us(late.Max), Rules: []string{}}
 		for _, x := range n.Rules {
 			r.Rules = append(r.Rules, fmt.Sprintf("%s: %d of %d", x.Name, x.Struck, x.Matched))
 		}
-		c.bed.changing.Lock()
-		r.Fault = faultText(k)
-		if k.down {
-			r.State = "down"
-		}
-		c.bed.changing.Unlock()
+		now := c.bed.linkNow(k)
+		r.State, r.Fault = now.State, now.Fault
 		rows = append(rows, r)
 	}
 	return rows
 }
 
-// faultText is what happens to frames of a link, for people.
-func faultText(c *cable) string {
-	a, b := c.fault[0].String(), c.fault[1].String()
-	if a != b {
-		return c.Ends[0] + ": " + a + "; " + c.Ends[1] + ": " + b
-	}
-	return a
+// linkNow is what a link does now.
+func (b *bed) linkNow(k *cable) steps.LinkRow {
+	b.changing.Lock()
+	defer b.changing.Unlock()
+	return steps.LinkState(k.counts(), k.down, [2]string{k.fault[0].String(), k.fault[1].String()}, k.Ends)
 }
 
 // Follow implements ctl.NIC: it knows the log.

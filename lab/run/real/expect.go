@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
 	"tapir/nic/iwarp"
 )
@@ -29,24 +31,56 @@ func (b *bed) LinkCounts(link string) (n topo.LinkCounts) {
 
 // Tables implements steps.World.
 func (b *bed) Tables(ctx context.Context, node string) map[string]any {
-	if b.nodes[node].Kind != topo.Manager {
+	if node == record.Lab {
+		return b.linkTable()
+	}
+	n, all := b.nodes[node], map[string]any{}
+	if slices.Contains(silent, n.Kind) {
 		return nil
 	}
-	all := map[string]any{}
 	_ = b.ask(node, func(c *ctl.Client) error { // what cannot be told is left out
-		var own json.RawMessage
-		if c.Show(ctx, ctl.Kinds[0], &own) == nil {
-			all["manager"] = own
-		}
-		for _, kind := range []string{"vesw", "member", "mac", "port"} {
+		for _, kind := range ctl.Recorded {
 			var rows json.RawMessage
-			if c.Show(ctx, kind, &rows) == nil {
-				all[kind] = rows
+			if c.Show(ctx, kind, &rows) != nil {
+				continue
 			}
+			if kind == ctl.Kinds[0] && n.Kind == topo.Manager {
+				kind = "manager"
+			}
+			all[kind] = rows
 		}
 		return nil
 	})
 	return all
+}
+
+// linkTable has the links by name.
+func (b *bed) linkTable() map[string]any {
+	rows := map[string]any{}
+	for _, k := range b.cables {
+		rows[k.Name] = b.linkNow(k)
+	}
+	return map[string]any{"link": rows}
+}
+
+// tablesEvery is how often the tables of a node are sampled at first; of many nodes each less often.
+const tablesEvery = 500 * time.Millisecond
+
+// watchTables samples the tables of all nodes until ctx ends, if the lab is recorded.
+func (b *bed) watchTables(ctx context.Context) {
+	if b.opt.Out == "" {
+		return
+	}
+	var names []string
+	for _, n := range b.order {
+		names = append(names, n.Name)
+	}
+	b.tables = record.NewTables(names, tablesEvery*time.Duration(1+len(names)/4))
+	go func() {
+		for b.Sleep(ctx, b.tables.Next()-b.Now()) == nil {
+			b.tables.Take(b.Now(), func(name string) map[string]any { return b.Tables(ctx, name) })
+		}
+	}()
 }
 
 // Counters implements steps.World. A host has none.

@@ -28,6 +28,7 @@ func (b *bed) startPTP(ctx context.Context) error {
 		}
 	}
 	b.watchClocks(inner)
+	b.watchTables(inner)
 	return nil
 }
 

@@ -17,6 +17,12 @@ type Clock struct {
 	Believed []*float64 `json:"believed_ns"`
 	Delay    []*float64 `json:"delay_ns"`
 	State    []string   `json:"state"`
+	Servo    []string   `json:"servo"`
+	Freq     []*float64 `json:"freq_ppb"` // correction in force
+	// The correctionFields of the last messages that the port took.
+	Sync      []*float64 `json:"sync_ns"`
+	FollowUp  []*float64 `json:"follow_up_ns"`
+	DelayResp []*float64 `json:"delay_resp_ns"` // of peer-to-peer ports: Pdelay_Resp with its Follow_Up
 	// Stability is that of the second half, in which a servo has settled.
 	Stability []StabilityRow `json:"stability,omitempty"`
 }
@@ -57,22 +63,25 @@ func (c *Clocks) Take(read func(node string) (*ptp.Snapshot, int64)) {
 	if len(c.all[0].At) == c.most {
 		for i := range c.all {
 			k := &c.all[i]
-			k.At, k.True, k.Believed, k.Delay, k.State = halve(k.At), halve(k.True), halve(k.Believed), halve(k.Delay),
-				halve(k.State)
+			k.At, k.State, k.Servo = halve(k.At), halve(k.State), halve(k.Servo)
+			for _, list := range k.values() {
+				*list = halve(*list)
+			}
 		}
 		c.every *= 2
 	}
 	for i := range c.all {
-		k := &c.all[i]
-		k.At, k.State = append(k.At, c.next.Seconds()), append(k.State, "")
-		last := len(k.State) - 1
-		var truth, believed, delay *float64
+		k, v := &c.all[i], View{}
+		var truth *float64
 		if s, offset := read(k.Name); s != nil {
-			v := float64(offset)
-			truth = &v
-			k.State[last], believed, delay = Believes(s)
+			at := float64(offset)
+			truth, v = &at, ViewOf(s)
 		}
-		k.True, k.Believed, k.Delay = append(k.True, truth), append(k.Believed, believed), append(k.Delay, delay)
+		k.At, k.State, k.Servo = append(k.At, c.next.Seconds()), append(k.State, v.State), append(k.Servo, v.Servo)
+		now := [...]*float64{truth, v.Believed, v.Delay, v.Freq, v.Sync, v.FollowUp, v.DelayResp}
+		for i, list := range k.values() {
+			*list = append(*list, now[i])
+		}
 	}
 	c.next += c.every
 }
@@ -85,19 +94,45 @@ func halve[T any](all []T) (kept []T) {
 	return kept
 }
 
-// Believes is what a clock believes: the state of the port that follows a master, or of the
-// first, and of a slave the offset from its master and the path delay, in nanoseconds.
-func Believes(s *ptp.Snapshot) (state string, offset, delay *float64) {
+// values are the lists of numbers.
+func (k *Clock) values() [7]*[]*float64 {
+	return [...]*[]*float64{&k.True, &k.Believed, &k.Delay, &k.Freq, &k.Sync, &k.FollowUp, &k.DelayResp}
+}
+
+// View is what a clock knows of itself. Times are in nanoseconds; those of a clock without a
+// port that is a slave are nil.
+type View struct {
+	State     string   `json:"state,omitempty"` // of the port that follows a master, or of the first
+	Servo     string   `json:"servo,omitempty"`
+	Believed  *float64 `json:"believed_ns,omitempty"` // offset from the master
+	Delay     *float64 `json:"delay_ns,omitempty"`    // of the path
+	Freq      *float64 `json:"freq_ppb,omitempty"`
+	Sync      *float64 `json:"sync_ns,omitempty"` // correctionFields, as those of Clock
+	FollowUp  *float64 `json:"follow_up_ns,omitempty"`
+	DelayResp *float64 `json:"delay_resp_ns,omitempty"`
+}
+
+// ViewOf is the view of an instance.
+func ViewOf(s *ptp.Snapshot) (v View) {
 	ns := func(t msg.TimeInterval) *float64 { v := float64(t) / (1 << 16); return &v }
-	for _, p := range s.Ports {
-		if state == "" || p.State == msg.StateSlave {
-			state = p.StateName
+	freq := s.Servo.Freq
+	v.Servo, v.Freq = s.Servo.State, &freq
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		if v.State == "" || p.State == msg.StateSlave {
+			v.State = p.StateName
 		}
-		if p.State == msg.StateSlave {
-			offset, delay = ns(s.Current.OffsetFromMaster), ns(s.Current.MeanDelay)
+		if p.State != msg.StateSlave {
+			continue
+		}
+		c := &p.Corrections
+		v.Believed, v.Delay = ns(s.Current.OffsetFromMaster), ns(s.Current.MeanDelay)
+		v.Sync, v.FollowUp, v.DelayResp = ns(c.Sync), ns(c.FollowUp), ns(c.DelayResp)
+		if p.Mechanism == msg.DelayP2P {
+			v.DelayResp = ns(c.PdelayResp.Add(c.PdelayRespFollowUp))
 		}
 	}
-	return state, offset, delay
+	return v
 }
 
 // Done returns the clocks with their stability.

@@ -21,6 +21,25 @@ func Rules(l *topo.Lab, k *topo.Link, qps fault.FindQP) (*fault.Engine, error) {
 	return e, e.SetRules(k.Rules)
 }
 
+// LinkRow is a link in the tables of a lab.
+type LinkRow struct {
+	State string `json:"state"` // up or down
+	Fault string `json:"fault"` // in force, of chance
+	topo.LinkCounts
+}
+
+// LinkState is what a link does now. faults are those of frames from either end.
+func LinkState(n topo.LinkCounts, down bool, faults, ends [2]string) LinkRow {
+	r := LinkRow{State: "up", Fault: faults[0], LinkCounts: n}
+	if r.Late = nil; down {
+		r.State = "down"
+	}
+	if faults[0] != faults[1] {
+		r.Fault = ends[0] + ": " + faults[0] + "; " + ends[1] + ": " + faults[1]
+	}
+	return r
+}
+
 // QPOf is the number of the queue pair among all of iWARP that has a TCP connection, 0 if
 // none has.
 func QPOf(all []show.QPInfo, c fault.Connection) uint32 {

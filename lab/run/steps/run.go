@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"tapir/lab/run/result"
+	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
 )
 
@@ -22,9 +24,10 @@ type Runner struct {
 	World   World
 	Options Options
 	Log     *Log
-	Capture string    // file of the lab's capture
-	Began   time.Time // of a real lab
-	Epoch   int64     // time of the capture at the start of the lab, in nanoseconds
+	Capture string         // file of the lab's capture
+	Began   time.Time      // of a real lab
+	Tables  *record.Tables // of nodes over time; nil: they are not recorded
+	Epoch   int64          // time of the capture at the start of the lab, in nanoseconds
 
 	mu      sync.Mutex // of started
 	started []*program // in order
@@ -85,6 +88,18 @@ func (r *Runner) Next(ctx context.Context, all *result.Result) {
 			note = ": " + res.Perf.String()
 		}
 		r.Log.Printf("ok    %s%s", s.Text, note)
+		r.sampleTables(ctx)
+	}
+}
+
+// sampleTables records the tables of now, so that those of a step can be seen at its end.
+func (r *Runner) sampleTables(ctx context.Context) {
+	if r.Tables != nil {
+		r.Tables.Take(r.World.Now(), func(node string) map[string]any {
+			limited, cancel := r.World.Limit(context.WithoutCancel(ctx), countersWithin)
+			defer cancel()
+			return r.World.Tables(limited, node)
+		})
 	}
 }
 
@@ -291,6 +306,11 @@ func (r *Runner) Finish(ctx context.Context, all *result.Result) error {
 		r.Log.Printf("%s", strings.TrimSuffix(line, "\n"))
 	}
 	r.Log.Printf("lab %s: %s after %d of %d steps", r.Lab.Name, all.Verdict, all.Done(), len(all.Steps))
+	if r.Tables != nil {
+		if err := result.WriteFile(filepath.Join(r.Options.Out, record.TablesFile), r.Tables.Write); err != nil {
+			return fmt.Errorf("write the tables: %w", err)
+		}
+	}
 	return r.Options.write(all)
 }
 
@@ -312,11 +332,13 @@ func (r *Runner) collect(ctx context.Context, all *result.Result) {
 		}
 		p.res.Output = p.Said()
 	}
+	r.sampleTables(ctx)
 	for i := range all.Nodes {
 		limited, cancel := r.World.Limit(context.WithoutCancel(ctx), countersWithin)
 		list, _ := r.World.Counters(limited, all.Nodes[i].Name, 0) // a node that cannot tell has its own error
-		if r.Options.Out != "" {
+		if r.Options.Out != "" && r.Lab.Nodes[i].Kind == topo.Manager {
 			all.Nodes[i].Tables = r.World.Tables(limited, all.Nodes[i].Name)
+			delete(all.Nodes[i].Tables, "counters") // which it has beside
 		}
 		cancel()
 		all.Nodes[i].Counters = slices.DeleteFunc(list, func(c result.Counter) bool { return c.Value == 0 })

@@ -65,7 +65,8 @@ type World interface {
 	// Counters are those of a node or, if vesw is not 0, of its vport there.
 	Counters(ctx context.Context, node string, vesw uint16) ([]result.Counter, error)
 	LinkCounts(link string) topo.LinkCounts
-	// Tables are those of an Ethernet Manager: manager, vesw, member, mac and port; nil of others.
+	// Tables are those of a node, by kind, as ctl.Recorded names them; an Ethernet Manager's state is
+	// of kind manager. Those of record.Lab are links, by name.
 	Tables(ctx context.Context, node string) map[string]any
 
 	// Captured tells whether a link is captured.

@@ -247,18 +247,6 @@ func (l *lab) Counters(_ context.Context, node string, vesw uint16) ([]result.Co
 	return n.counters(), nil
 }
 
-// Tables implements steps.World.
-func (l *lab) Tables(_ context.Context, node string) map[string]any {
-	n := l.node(node)
-	if n.hfi == nil || n.hfi.mgr == nil {
-		return nil
-	}
-	m := n.hfi.mgr
-	s := m.Status()
-	return map[string]any{"manager": map[string]any{"role": s.Role, "in_sync": s.InSync},
-		"vesw": m.VESWs(), "member": m.VPorts(), "mac": m.MACs(0), "port": m.Ports()}
-}
-
 // LinkCounts implements steps.World.
 func (l *lab) LinkCounts(link string) topo.LinkCounts { return l.link(link).counts() }
 

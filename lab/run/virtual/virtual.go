@@ -19,6 +19,7 @@ import (
 	"tapir/lab/run/virtual/vtime"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/disk"
+	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
 	"tapir/nic/uapi/rundir"
 	"tapir/wire/frame"
@@ -61,6 +62,7 @@ type lab struct {
 	deferred []*deferred    // faults that wait for a condition
 	steps    *stepper       // nil without Options.Step
 	clocks   *result.Clocks // nil: nobody reads them
+	tables   *record.Tables // nil: likewise
 	undo     lifecycle.Undo
 	err      error // of the world: it cannot go on
 }
@@ -100,9 +102,10 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 		return nil, err
 	}
 	l.watchClocks()
+	l.watchTables()
 	l.log.Printf("lab %s is up: nodes: %d, links: %d", t.Name, len(t.Nodes), len(t.Links))
 	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log,
-		Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch)}
+		Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch), Tables: l.tables}
 	return &Lab{r, l}, nil
 }
 
@@ -173,7 +176,7 @@ func never() bool { return false }
 // whether it was done.
 func (l *lab) until(ctx context.Context, end frame.Time, done func() bool) (bool, error) {
 	for n := 0; !done(); n++ {
-		if l.sampleClocks(min(l.world.Next(), end)) {
+		if at := min(l.world.Next(), end); l.sampleClocks(at) || l.sampleTables(at) {
 			continue
 		}
 		if l.world.Next() > end {
@@ -203,7 +206,7 @@ const (
 
 // End implements steps.World: it closes the connections of all NICs.
 func (l *lab) End(ctx context.Context, r *result.Result) error {
-	r.Clocks, l.clocks = l.clocks.Done(), nil
+	r.Clocks, l.clocks, l.tables = l.clocks.Done(), nil, nil
 	for _, p := range l.programs {
 		p.Stop()
 	}

@@ -43,6 +43,10 @@ var Kinds = []string{"nic", "device", "qp", "cq", "mr", "mw", "cep", "gid", "ah"
 	"fcoe", "fcf",
 	"vport", "queue", "mac", "ethtool", "vesw", "port", "member", "traffic", "congestion", "switch", "audit", "wire"}
 
+// Recorded are the kinds of tables that the record of a lab has over its time.
+var Recorded = []string{"nic", "link", "queue", "irq", "qp", "cep", "cq", "mr", "mw", "neigh", "counters",
+	"port", "vport", "vesw", "member", "mac", "fcf"}
+
 // KnownKind tells whether kind is one of Kinds.
 func KnownKind(kind string) bool { return slices.Contains(Kinds, kind) }
 

@@ -143,6 +143,20 @@ var tables = map[string]table{
 	"tlv":  ofFastLinQ("tlv", func(h *fastlinq.Device, now frame.Time) any { return h.ShowTLV(now) }),
 }
 
+// TablesOf are the tables of a NIC without a process, by kind, as far as they are recorded.
+func TablesOf(dev *nic.Device, now frame.Time) map[string]any {
+	d, all := &served{Device: dev}, map[string]any{}
+	for _, kind := range Recorded {
+		if show := tables[kind]; show != nil {
+			if v, err := show(d, now); err == nil { // else its hardware has no such table
+				all[kind] = v
+			}
+		}
+	}
+	all["nic"] = dev.ShowNIC()
+	return all
+}
+
 // one is a table that is never nil.
 func one[T any](show func(*nic.Device) T) table {
 	return func(d *served, _ frame.Time) (any, error) { return show(d.Device), nil }

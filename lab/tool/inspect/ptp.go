@@ -174,7 +174,7 @@ func (i *Inspector) ptpDomain(p *Packet, domain uint8) *ptpDomain {
 	d := i.ptp[k]
 	if d == nil {
 		d = &ptpDomain{series: map[seriesKey]*ptpSeries{}, ports: map[msg.PortIdentity]*ptpSource{},
-			flow: &Flow{Number: len(i.report.Flows) + 1, Protocol: "PTP", A: fmt.Sprintf("domain %d", domain),
+			flow: &Flow{Number: len(i.report.Flows) + 1, Protocol: PTP, A: fmt.Sprintf("domain %d", domain),
 				First: p.Number, State: Replayed, Sides: make([]Side, 1)}}
 		i.ptp[k] = d
 		i.addFlow(p, d.flow)

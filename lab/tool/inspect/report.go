@@ -138,6 +138,9 @@ type Report struct {
 	part, last bool // of the ladder: it is not the whole, or its end
 }
 
+// PTP is the protocol of flows of IEEE 1588.
+const PTP = "PTP"
+
 // Verdict is the report in a word.
 type Verdict string
 

@@ -80,6 +80,8 @@ func Print(w io.Writer, kind string, raw json.RawMessage, asJSON bool) error {
 	}
 	if all := keys(rows); only == nil || kind == "link" && !slices.Contains(all, only[0]) { // links of a lab
 		only = all
+	} else if kind == "log" { // that of a lab has no levels and topics
+		only = slices.DeleteFunc(slices.Clone(only), func(key string) bool { return !slices.Contains(all, key) })
 	} else if len(all) > 0 && all[0] == ofPort {
 		only = append([]string{ofPort}, only...)
 	}

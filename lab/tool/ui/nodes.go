@@ -47,14 +47,11 @@ type Node struct {
 	near      []string
 }
 
-// Clock is a node's clock. Offsets and delays are in nanoseconds.
+// Clock is a node's clock. Offsets are in nanoseconds.
 type Clock struct {
-	True       int64    `json:"true_ns"` // from the system's clock
-	Believed   *float64 `json:"believed_ns,omitempty"`
-	Delay      *float64 `json:"delay_ns,omitempty"`
-	Correction float64  `json:"correction_ppb"`
-	State      string   `json:"state,omitempty"` // of the port that is a slave, or of the first
-	Servo      string   `json:"servo,omitempty"`
+	True       int64   `json:"true_ns"` // from the system's clock
+	Correction float64 `json:"correction_ppb"`
+	result.View
 }
 
 // Link joins two nodes: a lab's link, or NICs that know each other as neighbors.
@@ -211,8 +208,7 @@ func clockOf(ctx context.Context, c *ctl.Client) *Clock {
 	}
 	k := &Clock{True: st.Clock.TrueOffset, Correction: st.Clock.Correction}
 	if i := st.Instance; i != nil {
-		k.Servo = i.Servo.State
-		k.State, k.Believed, k.Delay = result.Believes(i)
+		k.View = result.ViewOf(i)
 	}
 	return k
 }

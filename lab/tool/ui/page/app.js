@@ -2,7 +2,7 @@
 
 import { Clocks } from "./clocks.js";
 import { Device } from "./device.js";
-import { bySeries, el, follow, get, nanoseconds, short } from "./dom.js";
+import { bySeries, count, el, follow, get, nanoseconds, short } from "./dom.js";
 import { Exchange } from "./exchange.js";
 import { Replay } from "./replay.js";
 import { overview as labs } from "./told.js";
@@ -89,7 +89,7 @@ function overview(o) {
 		l.losing = b && l.state && seconds > 0 ? Math.max(0, l.lost - b.lost) / seconds : 0;
 	}
 	[state.nodes, state.links, state.at] = [o.nodes, o.links, o.at_ms];
-	$("state").textContent = `${o.nodes.length} nodes`;
+	$("state").textContent = count(o.nodes.length, "node");
 	list();
 	if (state.name === "clocks") state.view.show(o.at_ms, o.nodes);
 	if (first && ["node", "exchange"].includes(state.name) && !state.view.stop) route();
@@ -218,7 +218,7 @@ function report(records) {
 	if (records.length === 1) return replay(records[0], true);
 	document.body.classList.add("record");
 	const shown = el("div");
-	$("main").replaceChildren(el("h1", {}, records.length + " labs"), labs(records, (i) => {
+	$("main").replaceChildren(el("h1", {}, count(records.length, "lab")), labs(records, (i) => {
 		state.view = new Replay(records[i], true);
 		shown.replaceChildren(state.view.root);
 		shown.scrollIntoView();

@@ -1,33 +1,120 @@
-// Clocks over time: what is true beside what each clock believes.
+// Clocks over time: what is true next to what each clock believes.
 
 import { el, nanoseconds } from "./dom.js";
 
 const most = 600; // points of a curve
 
+// The curves of a clock, by the key of its values: the chart, its name and the dashes of its line.
+export const curves = [
+	["true_ns", "offset", "true"], ["believed_ns", "offset", "believed", [5, 4]], ["delay_ns", "path delay", ""],
+	["sync_ns", "correctionField", "Sync"], ["follow_up_ns", "correctionField", "Follow_Up", [8, 3]],
+	["delay_resp_ns", "correctionField", "Delay_Resp", [2, 3]],
+];
+export const explained = "Offset: a full line is the true offset, a dashed one the offset from the master that the clock believes. " +
+	"correctionField: full of Sync, dashed of Follow_Up, dotted of Delay_Resp (peer to peer: Pdelay_Resp with its Follow_Up).";
+
+export const hue = (i) => `hsl(${i * 137.5 % 360} 65% 45%)`;
+
+// words say what a clock knows at a time.
+export function words(c) {
+	const ns = (name, v) => v == null ? "" : `, ${name} ${nanoseconds(v)}`;
+	return `${c.state || "free"} ${c.servo || ""}` + ns("true", c.true_ns) + ns("believed", c.believed_ns) + ns("delay", c.delay_ns) +
+		ns("Sync", c.sync_ns) + ns("Follow_Up", c.follow_up_ns) + ns("Delay_Resp", c.delay_resp_ns) +
+		(c.freq_ppb == null ? "" : `, ${c.freq_ppb.toFixed(1)} ppb`);
+}
+
+// Legend lists many clocks: a filter, a box to show each, and a name that shows one alone.
+// changed is called after the choice has changed.
+export class Legend {
+	constructor(changed) {
+		this.changed = changed;
+		this.items = new Map(); // id: {shown, box, text, row}
+		this.alone = "";
+		this.filter = el("input", { type: "search", placeholder: "Filter clocks", "aria-label": "Filter clocks", oninput: () => this.filtered() });
+		this.list = el("div", { class: "legend", role: "group", "aria-label": "Clocks", onkeydown: (e) => this.keys(e) });
+		this.count = el("span", { class: "note" });
+		this.root = el("section", {}, el("div", { class: "bar" }, this.filter,
+			el("button", { onclick: () => this.all(true) }, "Show all"), el("button", { onclick: () => this.all(false) }, "Hide all"), this.count), this.list);
+	}
+
+	add(id) {
+		const box = el("input", { type: "checkbox", checked: true, "aria-label": "Show " + id, onchange: () => { this.items.get(id).shown = box.checked; this.told(); } });
+		const mark = el("span", { class: "mark" }), text = el("span");
+		mark.style.background = hue(this.items.size);
+		const row = el("div", { class: "clock" }, box, mark,
+			el("button", { class: "plain", title: "Show this clock alone, or all again", onclick: () => this.only(id) }, id), " ", text);
+		this.items.set(id, { shown: true, box, text, row });
+		this.list.append(row);
+		this.filtered();
+	}
+
+	shown(id) { return this.items.get(id).shown; }
+
+	say(id, text) { this.items.get(id).text.textContent = text; }
+
+	only(id) {
+		const others = [...this.items].some(([other, x]) => other !== id && x.shown);
+		for (const [other, x] of this.items) x.shown = !others || other === id;
+		this.told();
+	}
+
+	// all shows or hides those that the filter lets through.
+	all(shown) {
+		for (const x of this.items.values()) if (!x.row.hidden) x.shown = shown;
+		this.told();
+	}
+
+	filtered() {
+		const word = this.filter.value.toLowerCase();
+		for (const [id, x] of this.items) x.row.hidden = !(id + " " + x.text.textContent).toLowerCase().includes(word);
+		this.told(true);
+	}
+
+	told(quiet) {
+		for (const x of this.items.values()) x.box.checked = x.shown;
+		const n = [...this.items.values()].filter((x) => x.shown).length;
+		this.count.textContent = `${n} of ${this.items.size} shown`;
+		if (!quiet) this.changed();
+	}
+
+	// keys go from name to name.
+	keys(e) {
+		const names = [...this.list.querySelectorAll(".clock:not([hidden]) button")], at = names.indexOf(document.activeElement);
+		const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: names.length - 1 }[e.key];
+		if (to === undefined || !names[to]) return;
+		e.preventDefault();
+		names[to].focus();
+	}
+}
+
+// plot draws curves, [{id, label, dash, values}], into an element, which it makes when that is wide.
+export function plot(into, at, lines, shown, options = {}) {
+	return new uPlot({
+		width: Math.max(300, into.clientWidth), height: options.height || 220, scales: { x: { time: !options.seconds } }, legend: { show: false },
+		series: [{}, ...lines.map((l) => ({ label: l.label, stroke: l.color, width: 1.5, dash: l.dash, show: shown(l.id), spanGaps: !!options.seconds }))],
+		axes: [0, 1].map((side) => ({ stroke: () => getComputedStyle(into).color, grid: { stroke: "#8884" }, ticks: { stroke: "#8884" }, size: side ? 80 : 44 })),
+	}, [at, ...lines.map((l) => l.values)], into);
+}
+
 export class Clocks {
 	constructor() {
 		this.at = [];
-		this.series = new Map(); // id: {color, shown, true: [], believed: [], delay: [], clock}
-		this.legend = el("div", { class: "legend" });
-		this.offsets = el("div", { class: "chart" });
-		this.delays = el("div", { class: "chart" });
+		this.series = new Map(); // id: lists of values by key
+		this.legend = new Legend(() => this.choose());
+		this.boxes = new Map([...new Set(curves.map((c) => c[1]))].map((name) => [name, el("div", { class: "chart" })]));
 		this.none = el("p", { class: "note" }, "No clock is known yet.");
-		this.root = el("div", { class: "clocks" }, el("h1", {}, "Clocks"), this.none,
-			el("p", { class: "note" }, "A full line is the true offset, from the system's clock; a dashed one is the offset " +
-				"from the master that the clock believes."),
-			el("h2", {}, "Offset (ns)"), this.offsets, el("h2", {}, "Path delay (ns)"), this.delays,
-			el("h2", {}, "Clocks"), this.legend);
+		this.root = el("div", { class: "clocks" }, el("h1", {}, "Clocks"), this.none, el("p", { class: "note" }, explained), this.legend.root,
+			...[...this.boxes].flatMap(([name, box]) => [el("h2", {}, `${name[0].toUpperCase()}${name.slice(1)} (ns)`.replace("CorrectionField", "correctionField")), box]));
 		this.key = "";
-		this.resize = new ResizeObserver(() => this.charts?.forEach((c) => c.setSize(this.size())));
-		this.resize.observe(this.offsets);
+		this.charts = [];
+		this.resize = new ResizeObserver(() => this.charts.forEach((c) => c.plot.setSize({ width: Math.max(300, c.box.clientWidth), height: 220 })));
+		this.resize.observe(this.root);
 	}
 
 	stop() {
 		this.resize.disconnect();
-		this.charts?.forEach((c) => c.destroy());
+		this.charts.forEach((c) => c.plot.destroy());
 	}
-
-	size() { return { width: Math.max(300, this.offsets.clientWidth), height: 240 }; }
 
 	// show adds what the nodes say at a time, in milliseconds.
 	show(at, nodes) {
@@ -35,19 +122,16 @@ export class Clocks {
 		const before = this.at.length - 1;
 		for (const n of nodes) {
 			if (!n.clock) continue;
-			let s = this.series.get(n.id);
-			if (!s) {
-				const empty = () => new Array(before).fill(null);
-				s = { color: `hsl(${this.series.size * 137.5 % 360} 65% 50%)`, shown: true, true: empty(), believed: empty(), delay: empty() };
-				this.series.set(n.id, s);
+			if (!this.series.has(n.id)) {
+				this.series.set(n.id, Object.fromEntries(curves.map(([key]) => [key, new Array(before).fill(null)])));
+				this.legend.add(n.id);
 			}
-			s.clock = n.clock;
-			s.true.push(n.clock.true_ns);
-			s.believed.push(n.clock.believed_ns ?? null);
-			s.delay.push(n.clock.delay_ns ?? null);
+			const s = this.series.get(n.id);
+			for (const [key] of curves) s[key].push(n.clock[key] ?? null);
+			this.legend.say(n.id, words({ freq_ppb: n.clock.correction_ppb, ...n.clock }));
 		}
 		for (const s of this.series.values()) {
-			for (const list of [s.true, s.believed, s.delay]) {
+			for (const list of Object.values(s)) {
 				while (list.length < this.at.length) list.push(null);
 				if (list.length > most) list.shift();
 			}
@@ -61,45 +145,18 @@ export class Clocks {
 		const key = [...this.series.keys()].join() + getComputedStyle(document.documentElement).colorScheme;
 		if (key !== this.key && this.series.size) {
 			this.key = key;
-			this.build();
+			this.charts.forEach((c) => c.plot.destroy());
+			this.charts = [...this.boxes].map(([name, box]) => ({ box, name, plot: plot(box, [], this.lines(name), (id) => this.legend.shown(id)) }));
 		}
-		const all = [...this.series.values()];
-		this.charts?.[0].setData([this.at, ...all.map((s) => s.true), ...all.map((s) => s.believed)]);
-		this.charts?.[1].setData([this.at, ...all.map((s) => s.delay)]);
-		for (const [id, s] of this.series) this.tell(id, s);
+		for (const c of this.charts) c.plot.setData([this.at, ...this.lines(c.name).map((l) => l.values)]);
 	}
 
-	build() {
-		this.charts?.forEach((c) => c.destroy());
-		const entries = [...this.series];
-		const line = (id, s, dash) => ({ label: id, stroke: s.color, width: 1.5, dash, show: s.shown, spanGaps: false });
-		const chart = (into, series) => new uPlot({
-			...this.size(), legend: { show: false }, series: [{}, ...series],
-			axes: [0, 1].map((side) => ({ stroke: () => getComputedStyle(into).color, grid: { stroke: "#8884" }, ticks: { stroke: "#8884" }, size: side ? 80 : 56 })),
-		}, [[], ...series.map(() => [])], into);
-		this.charts = [
-			chart(this.offsets, [...entries.map(([id, s]) => line(id, s)), ...entries.map(([id, s]) => line(id, s, [5, 4]))]),
-			chart(this.delays, entries.map(([id, s]) => line(id, s))),
-		];
-		this.legend.replaceChildren(...entries.map(([id, s], i) => {
-			const mark = el("span", { class: "mark" });
-			mark.style.background = s.color;
-			s.text = el("span");
-			return el("label", {}, el("input", {
-				type: "checkbox", checked: s.shown, onchange: (e) => {
-					s.shown = e.target.checked;
-					this.charts[0].setSeries(1 + i, { show: s.shown });
-					this.charts[0].setSeries(1 + entries.length + i, { show: s.shown });
-					this.charts[1].setSeries(1 + i, { show: s.shown });
-				},
-			}), mark, el("b", {}, id), s.text);
-		}));
+	lines(chart) {
+		return curves.filter((c) => c[1] === chart).flatMap(([key, , label, dash]) => [...this.series].map(([id, s], i) =>
+			({ id, label: `${id} ${label}`, dash, color: hue(i), values: s[key] })));
 	}
 
-	tell(id, s) {
-		const c = s.clock;
-		s.text.textContent = ` ${c.state || "free"} ${c.servo || ""} true ${nanoseconds(c.true_ns)}` +
-			(c.believed_ns === undefined ? "" : `, believed ${nanoseconds(c.believed_ns)}, delay ${nanoseconds(c.delay_ns)}`) +
-			`, ${c.correction_ppb.toFixed(1)} ppb`;
+	choose() {
+		for (const c of this.charts) this.lines(c.name).forEach((l, i) => c.plot.setSeries(1 + i, { show: this.legend.shown(l.id) }));
 	}
 }

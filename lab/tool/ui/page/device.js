@@ -1,13 +1,13 @@
 // One node: its tables as they change, its events and its log.
 
 import { Act } from "./act.js";
-import { el, follow, short } from "./dom.js";
+import { count, el, follow, short } from "./dom.js";
 
 // Tables in the order in which people look at them; others follow.
 const order = ["nic", "link", "queue", "irq", "qp", "cep", "cq", "mr", "counters", "params", "events", "log", "port",
 	"vport", "mac", "member", "vesw", "traffic", "device", "stats"];
 const rank = (kind) => order.includes(kind) ? order.indexOf(kind) : order.length;
-const titles = { nic: "Summary", link: "Link", queue: "Queues", irq: "Interrupts", qp: "QPs", cep: "Connections",
+export const titles = { nic: "Summary", link: "Link", queue: "Queues", irq: "Interrupts", qp: "QPs", cep: "Connections",
 	cq: "CQs", mr: "MRs", mw: "MWs", counters: "Counters", params: "Parameters", events: "Events", log: "Log" };
 const states = { RTS: "good", ESTABLISHED: "good", MPA_REQ_RCVD: "busy", ERROR: "bad", ERR: "bad", TERMINATE: "bad", SQE: "bad",
 	up: "good", down: "bad" };
@@ -119,7 +119,7 @@ export class Device {
 		if (word) rows = rows.filter((r) => JSON.stringify(r).toLowerCase().includes(word));
 		if (["events", "log"].includes(this.kind)) rows = rows.toReversed();
 		this.body.replaceChildren(rows.length ? this.html(rows.slice(0, 1000)) : el("p", { class: "note" }, "Nothing."),
-			rows.length > 1000 ? el("p", { class: "note" }, `${rows.length - 1000} more rows: filter them`) : "");
+			rows.length > 1000 ? el("p", { class: "note" }, `${count(rows.length - 1000, "more row")}: filter them`) : "");
 	}
 
 	html(rows) {

@@ -28,6 +28,9 @@ export function short(v, unit) {
 	return text + (i > 0 || unit ? " " : "") + units[i] + unit;
 }
 
+// count is a number of things: 1 flow, 2 flows.
+export function count(n, thing) { return `${n} ${thing}${n === 1 ? "" : "s"}`; }
+
 // nanoseconds is a time as text.
 export function nanoseconds(v) {
 	const a = Math.abs(v);

@@ -1,7 +1,8 @@
 // The ladder of connections: each step an arrow between the two ends, with what
 // tapir inspect finds; a click shows the packet.
 
-import { copyable, el, get } from "./dom.js";
+import { decode, dump } from "./decode.js";
+import { copyable, count, el, get } from "./dom.js";
 
 const page = 200; // steps that are drawn at a time
 
@@ -13,7 +14,7 @@ export function ladder(x, id) {
 	const flows = x.flows.filter((f) => x.ladder?.some((e) => e.flow === f.number));
 	const which = el("select", { "aria-label": "Connection", onchange: () => draw() },
 		flows.map((f) => el("option", { value: f.number }, `${f.number}: ${f.protocol} ${f.a} – ${f.b || ""}` +
-			(f.violations ? `, ${f.violations} violations` : ""))));
+			(f.violations ? ", " + count(f.violations, "violation") : ""))));
 	// What went wrong first is in the middle; without that, connections come before PTP.
 	const packets = x.ladder?.map((e) => e.packet) || [];
 	const [low, top] = [packets.at(0), packets.at(-1)];
@@ -22,8 +23,8 @@ export function ladder(x, id) {
 	const shown = first?.flow || flows.find((f) => f.protocol !== "PTP")?.number;
 	if (shown) which.value = shown;
 	const root = el("div", { class: "exchange" },
-		el("p", {}, `${x.packets} packets: `, el("b", { class: x.verdict === "violations" ? "bad" : null }, x.verdict),
-			x.ladder_beyond ? `; ${x.ladder_beyond} more steps are not drawn` : "", " ",
+		el("p", {}, count(x.packets, "packet") + ": ", el("b", { class: x.verdict === "violations" ? "bad" : null }, x.verdict),
+			x.ladder_beyond ? `; ${count(x.ladder_beyond, "more step")} not drawn` : "", " ",
 			id === null ? el("a", { href: "lab.pcapng" }, "lab.pcapng") :
 				el("a", { href: "api/v1/file?" + new URLSearchParams({ id }), download: "capture.pcapng" }, "capture.pcapng")),
 		copyable(x.command),
@@ -65,17 +66,24 @@ export function ladder(x, id) {
 			el("span", { class: "arrow" }, el("span", {}, e.name + (e.detail ? " " : ""), el("small", {}, e.detail || ""))));
 	}
 
+	// offline is a packet of which the report has the beginning.
+	function offline(n) {
+		const octets = x.octets?.[n];
+		const said = (x.ladder || []).filter((e) => e.packet === n).map((e) => `${e.name} ${e.detail || ""}`);
+		return octets ? { number: n, decoded: [decode(octets), ...said].join("\n"), hex: dump(octets) } : { number: n, decoded: said.join("\n") };
+	}
+
 	async function packet(n, row, finding) {
 		rows.querySelector("[aria-current]")?.removeAttribute("aria-current");
 		row.setAttribute("aria-current", "true");
 		try {
-			const p = id === null ? { number: n } : await get("packet", { n, id });
+			const p = id === null ? offline(n) : await get("packet", { n, id });
 			detail.replaceChildren(el("h2", {}, "Packet " + p.number),
 				finding ? el("p", { class: "error" }, `${finding.clause || ""} ${finding.says || ""} ${finding.detail || ""}`) : "",
 				...(x.findings || []).filter((f) => f.packet === n && f !== finding).map((f) =>
 					el("p", { class: f.note ? "note" : "error" }, `${f.clause || ""} ${f.says || ""} ${f.detail || ""}`)),
 				...(p.comments || []).map((c) => el("p", { class: "note" }, c)),
-				el("p", {}, p.length ? `${p.length} octets; in Wireshark:` : "In Wireshark:"), copyable("frame.number == " + p.number),
+				el("p", {}, p.length ? `${count(p.length, "octet")}; in Wireshark:` : "In Wireshark:"), copyable("frame.number == " + p.number),
 				p.decoded ? el("pre", {}, p.decoded) : "", p.hex ? el("pre", { class: "hex" }, p.hex) : "");
 		} catch (err) {
 			detail.replaceChildren(el("p", { class: "error" }, err.message));

@@ -143,8 +143,8 @@ function bounds(at) {
 // line is a path of straight pieces. Its text stands at the last.
 function line(points) {
 	const [p, q] = points.slice(-2);
-	const mid = points.length === 2 ? { x: (p.x + q.x) / 2, y: p.y } : { x: q.x, y: p.y + gap / 2 - 2 };
-	return { points, mid, d: "M" + points.map((s) => `${s.x} ${s.y}`).join("L") };
+	const mid = points.length === 2 ? { x: (p.x + q.x) / 2, y: p.y } : { x: q.x + 6, y: p.y + gap / 2 - 2 };
+	return { points, mid, side: points.length > 2, d: "M" + points.map((s) => `${s.x} ${s.y}`).join("L") };
 }
 
 // bent is a curve, straight if nothing is in the way.
@@ -216,7 +216,7 @@ class Way {
 			i += sides[on][0] + sides[on][1] * this.wide;
 		}
 		points.push(this.at.get(l.a));
-		return { ...line(points), mid: points[Math.floor(points.length / 2)] };
+		return { ...line(points), side: false, mid: points[Math.floor(points.length / 2)] };
 	}
 
 	place(i) { return { x: this.left + (i % this.wide) * cell, y: this.top + Math.floor(i / this.wide) * cell }; }

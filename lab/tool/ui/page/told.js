@@ -1,9 +1,8 @@
 // What a recorded lab tells beside its drawing: steps, links, nodes and clocks.
 
-import { copyable, el, nanoseconds, short } from "./dom.js";
+import { Legend, curves, explained, hue, plot, words } from "./clocks.js";
+import { copyable, count, el, nanoseconds, short } from "./dom.js";
 import { ladder } from "./exchange.js";
-
-const hues = (i) => `hsl(${i * 137.5 % 360} 65% 45%)`;
 
 // chart draws curves, [{name, x, y, dash}], of one axis of time.
 export function chart(title, unit, curves, options = {}) {
@@ -22,7 +21,7 @@ export function chart(title, unit, curves, options = {}) {
 		new uPlot({
 			width: Math.max(300, Math.min(box.clientWidth, 900)), height: 220, scales: { x: { time: false, distr: options.log ? 3 : 1 }, y: { distr: options.log ? 3 : 1 } },
 			legend: { show: curves.length > 1 },
-			series: [{ label: options.x || "s" }, ...curves.map((c, i) => ({ label: c.name, stroke: c.color || hues(i), width: 1.5, dash: c.dash, spanGaps: true }))],
+			series: [{ label: options.x || "s" }, ...curves.map((c, i) => ({ label: c.name, stroke: c.color || hue(i), width: 1.5, dash: c.dash, spanGaps: true }))],
 			axes: [0, 1].map((side) => ({ stroke: color, grid: { stroke: "#8884" }, ticks: { stroke: "#8884" }, size: side ? 80 : 40 })),
 		}, [at, ...data], box);
 	};
@@ -69,7 +68,7 @@ export function step(record, s) {
 	if (rates.some((c) => c.x.length > 2)) parts.push(chart("rate", "Gb/s", rates.filter((c) => c.x.length)));
 	for (const x of s.samples || []) parts.push(chart(x.what, x.unit, x.curves.slice(0, 12)));
 	if (s.perf?.checks?.length) {
-		parts.push(el("details", {}, el("summary", {}, `${s.perf.checks.length} operations, target memory compared by SHA-256`),
+		parts.push(el("details", {}, el("summary", {}, `${count(s.perf.checks.length, "operation")}, target memory compared by SHA-256`),
 			table(["operation", "octets", "memory"], s.perf.checks.map((c) => [c.operation, c.size, c.verified ? "equal" : el("strong", {}, "differs")]))));
 	}
 	if (s.output) parts.push(el("details", { open: !!s.error }, el("summary", {}, `output${s.name ? " of " + s.name : ""}${s.exit != null ? ", exit code " + s.exit : ""}`), el("pre", {}, s.output)));
@@ -110,7 +109,7 @@ export function links(r) {
 export function nodes(r) {
 	return table(["node", "kind", "addresses", ""], r.nodes.map((n) => [n.name, n.kind, (n.addresses || []).join(", "), el("div", {},
 		n.error ? el("pre", { class: "error" }, n.error + (n.output ? "\n\n" + n.output : "")) : "",
-		n.counters?.length ? el("details", {}, el("summary", {}, `${n.counters.length} counters that are not zero`), table(["", ""], n.counters.map((c) => [c.name, c.value]))) : "",
+		n.counters?.length ? el("details", {}, el("summary", {}, count(n.counters.length, "counter") + " not zero"), table(["", ""], n.counters.map((c) => [c.name, c.value]))) : "",
 		...Object.entries(n.tables || {}).map(([kind, rows]) => el("details", {}, el("summary", {}, kind), rowsOf(rows))))]));
 }
 
@@ -120,25 +119,60 @@ function rowsOf(rows) {
 	return table(columns.map((c) => c.replaceAll("_", " ")), rows.map((x) => columns.map((c) => typeof x[c] === "object" ? JSON.stringify(x[c]) : x[c] ?? "")));
 }
 
-// clocks are curves of what is true and what was believed, and their stability.
-export function clocks(r) {
-	if (!r.clocks?.length) return "";
-	const curve = (key, dash) => r.clocks.map((c, i) => {
-		const known = c.at.map((_, k) => k).filter((k) => c[key]?.[k] != null);
-		return { name: c.name + (dash ? ", believed" : ""), x: known.map((k) => c.at[k]), y: known.map((k) => c[key][k]), color: hues(i), dash };
-	}).filter((c) => c.x.length);
-	const offsets = [...curve("true_ns"), ...curve("believed_ns", [5, 4])], delays = curve("delay_ns");
-	const stable = (key) => r.clocks.filter((c) => c.stability?.length).map((c) => ({ name: c.name, x: c.stability.map((s) => s.tau), y: c.stability.map((s) => s[key] || null) }));
-	return el("section", { class: "clocks" }, el("h2", {}, "Clocks"),
-		el("p", { class: "note" }, "A full line is the true offset, a dashed one the offset from the master that the clock believes. MTIE and TDEV are of the second half."),
-		chart("offset", "ns", offsets), delays.length ? chart("path delay", "ns", delays) : "",
-		...["mtie", "tdev"].map((key) => stable(key).length ? chart(key.toUpperCase(), "ns", stable(key), { log: true, x: "tau (s)" }) : ""),
-		el("div", { class: "legend" }, r.clocks.map((c, i) => {
-			const mark = el("span", { class: "mark" });
-			mark.style.background = hues(i);
-			const last = c.at.length - 1;
-			return el("label", {}, mark, el("b", {}, c.name), ` ${c.state?.[last] || ""}, true ${nanoseconds(c.true_ns[last])}`);
-		})));
+// RecordedClocks are curves of clocks with a legend that has their values at a time, and their
+// stability.
+export class RecordedClocks {
+	constructor(all) {
+		this.all = all || [];
+		this.charts = [];
+		this.root = el("section", { class: "clocks" });
+		this.root.hidden = !this.all.length;
+		if (!this.all.length) return;
+		this.legend = new Legend(() => this.choose());
+		const draws = [];
+		for (const name of new Set(curves.map((c) => c[1]))) draws.push([name, { height: 180, seconds: true }, this.lines(name), this.all[0].at]);
+		const stable = this.all.map((c, i) => [c, i]).filter(([c]) => c.stability?.length);
+		for (const key of ["mtie", "tdev"]) {
+			const taus = [...new Set(stable.flatMap(([c]) => c.stability.map((s) => s.tau)))].sort((a, b) => a - b);
+			draws.push([key.toUpperCase() + ", by tau in s", { height: 180, seconds: true }, stable.map(([c, i]) => ({ id: c.name, label: c.name, color: hue(i),
+				values: taus.map((t) => c.stability.find((s) => s.tau === t)?.[key] ?? null) })), taus]);
+		}
+		this.root.append(el("h2", {}, "Clocks"), el("p", { class: "note" }, explained + " MTIE and TDEV are of the second half."), this.legend.root,
+			...draws.filter(([, , lines]) => lines.some((l) => l.values.some((v) => v !== null))).map((d) => this.chart(...d)));
+		for (const c of this.all) this.legend.add(c.name);
+	}
+
+	lines(name) {
+		return curves.filter((c) => c[1] === name).flatMap(([key, , label, dash]) => this.all.map((c, i) =>
+			({ id: c.name, label: `${c.name} ${label}`, color: hue(i), dash, values: c[key] || c.at.map(() => null) })));
+	}
+
+	chart(title, options, lines, at) {
+		const box = el("div", { class: "chart" }), c = { lines, over: title.includes("tau") ? "" : "time" };
+		const draw = () => {
+			box.replaceChildren();
+			c.plot = plot(box, at, lines, (id) => this.legend.shown(id), options);
+			this.at(this.now);
+		};
+		addEventListener("theme", () => { if (box.clientWidth) draw(); });
+		new ResizeObserver((_, self) => { if (box.clientWidth) { self.disconnect(); draw(); } }).observe(box);
+		this.charts.push(c);
+		return el("figure", {}, el("figcaption", {}, title + " (ns)"), box);
+	}
+
+	choose() {
+		for (const c of this.charts) c.lines.forEach((l, i) => c.plot?.setSeries(1 + i, { show: this.legend.shown(l.id) }));
+	}
+
+	// at goes to a time, in seconds.
+	at(now) {
+		this.now = now;
+		for (const c of this.all) {
+			const k = c.at.findLastIndex((t) => t <= now + 1e-9), get = (key) => c[key]?.[k];
+			this.legend.say(c.name, k < 0 ? "not sampled yet" : words(Object.fromEntries(["state", "servo", "freq_ppb", ...curves.map((x) => x[0])].map((key) => [key, get(key)]))));
+		}
+		for (const c of this.charts) if (c.plot && c.over) c.plot.setCursor({ left: c.plot.valToPos(now, "x"), top: 10 });
+	}
 }
 
 // rates are those of links over time, of the busiest.

@@ -1,6 +1,6 @@
 // The drawing of nodes and links, with what passes them.
 
-import { bySeries, el, short, svg } from "./dom.js";
+import { bySeries, count, el, short, svg } from "./dom.js";
 import { high, layout, under, wide } from "./layout.js";
 
 // What is drawn one by one: series are drawn as one node where there are more.
@@ -103,7 +103,7 @@ export class Topology {
 			part.title.textContent = [x.title, x.more].filter(Boolean).join("\n");
 		});
 		this.note.textContent = nodes.length === 0 ? "" :
-			`${nodes.length} nodes, ${links.length} links` + (n.length < nodes.length ? `, drawn as ${n.length}` : "");
+			`${count(nodes.length, "node")}, ${count(links.length, "link")}` + (n.length < nodes.length ? `, drawn as ${n.length}` : "");
 	}
 
 	// collapse makes one node of each series if there are many nodes.
@@ -141,7 +141,7 @@ export class Topology {
 			g.count++;
 			g.bad = g.bad || l.bad;
 			g.busy = g.busy || l.busy;
-			g.text = g.count + " links";
+			g.text = count(g.count, "link");
 			joined.set(a + " " + b, g);
 		}
 		return [[...all.values()], [...joined.values()]];
@@ -164,7 +164,7 @@ export class Topology {
 			}, title);
 			return {
 				title, hit, line: svg("path", { d: p.d }),
-				text: svg("text", { x: p.mid.x, y: p.mid.y - 4, class: "rate" }),
+				text: svg("text", { x: p.mid.x, y: p.mid.y - 4, class: p.side ? "rate side" : "rate" }),
 			};
 		});
 		this.lines.replaceChildren(...this.joins.filter(Boolean).flatMap((j) => [j.line, j.hit, j.text]));

@@ -33,6 +33,7 @@ type Record struct {
 	// Traffic is what passed each link end, in slices of the lab's time; nil
 	// without a capture.
 	Traffic *Traffic `json:"traffic,omitempty"`
+	Tables  []byte   `json:"tables,omitempty"` // a TablesFile of at most tablesMost octets
 }
 
 // Line is one of the lab's log.
@@ -61,6 +62,9 @@ type Flow struct {
 	Octets []int  `json:"octets"`
 	Struck []int  `json:"struck"` // lost, corrupted, duplicated or reordered on the link
 }
+
+// tablesMost bounds the tables of a page.
+const tablesMost = 2 << 20
 
 // maxSlices bounds the slices of time.
 const maxSlices = 400
@@ -94,6 +98,13 @@ func Read(dir string, raw json.RawMessage, octets int64) (r Record, err error) {
 		if seconds, err := strconv.ParseFloat(at, 64); err == nil {
 			r.Log = append(r.Log, Line{seconds, text})
 		}
+	}
+	tables, err := os.ReadFile(filepath.Join(dir, TablesFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return r, err
+	}
+	if len(tables) <= tablesMost {
+		r.Tables = tables
 	}
 	f, err := os.Open(filepath.Join(dir, capture.LabFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -182,7 +193,12 @@ func (t *Traffic) count(f *Flow, p *pcapng.Packet) {
 	}
 	f.Frames[i]++
 	f.Octets[i] += int(p.OrigLen)
-	if slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "on the link") }) {
+	if Struck(p) {
 		f.Struck[i]++
 	}
+}
+
+// Struck tells whether a link lost, corrupted, duplicated or reordered a frame.
+func Struck(p *pcapng.Packet) bool {
+	return slices.ContainsFunc(p.Comments, func(c string) bool { return strings.Contains(c, "on the link") })
 }

@@ -1,0 +1,218 @@
+package record
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// TablesFile is the file of the tables over time: gzip of one JSON document, History.
+const TablesFile = "tables.json.gz"
+
+// History has the tables of nodes over the time of a lab.
+type History struct {
+	Schema int           `json:"schema"`
+	At     []float64     `json:"at"` // of the samples, in seconds
+	Nodes  []NodeHistory `json:"nodes"`
+	// Full: what changed after the last sample is not kept, for it is too much.
+	Full bool `json:"full,omitempty"`
+}
+
+// NodeHistory has the tables of one node, by kind, as they changed.
+type NodeHistory struct {
+	Name   string              `json:"name"`
+	Tables map[string][]Change `json:"tables"`
+}
+
+// Change is what differs from the sample before. Rows of a list have their place as key, those
+// of an object the names of its members; a row that is null has gone.
+type Change struct {
+	Sample int                        `json:"s"`
+	Rows   map[string]json.RawMessage `json:"r"`
+	More   int                        `json:"more,omitempty"` // rows of the list that are not kept
+}
+
+// Bounds of a history: samples of many nodes and of few, rows of a table, and octets of all.
+const (
+	samplesLeast = 8
+	samplesMost  = 100
+	samplesAll   = 4000
+	rowsMost     = 200
+	octetsMost   = 24 << 20
+)
+
+// Tables records a History. When there are many samples, every other is dropped, and they are
+// taken half as often. Its methods may be called from any goroutine.
+type Tables struct {
+	mu          sync.Mutex
+	every, next time.Duration
+	most        int
+	octets      int
+	h           History
+	last        []map[string]*kept // of each node, by kind
+}
+
+// kept is a table as it was last: all of it, and by rows.
+type kept struct {
+	raw  []byte
+	rows map[string]json.RawMessage
+}
+
+// Lab is the name of the lab among its nodes: its table of links has them by name.
+const Lab = ""
+
+// NewTables records the tables of a lab and its nodes: a sample at each interval of every at first.
+func NewTables(nodes []string, every time.Duration) *Tables {
+	nodes = append([]string{Lab}, nodes...)
+	t := &Tables{every: every, most: max(samplesLeast, min(samplesMost, samplesAll/max(len(nodes), 1))),
+		h: History{Schema: Schema, At: []float64{}, Nodes: []NodeHistory{}}}
+	for _, n := range nodes {
+		t.h.Nodes = append(t.h.Nodes, NodeHistory{Name: n, Tables: map[string][]Change{}})
+		t.last = append(t.last, map[string]*kept{})
+	}
+	return t
+}
+
+// Next is when the next sample is due.
+func (t *Tables) Next() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.next
+}
+
+// Take takes a sample. read returns the tables of a node by kind; one that is missing stays as it
+// was.
+func (t *Tables) Take(now time.Duration, read func(node string) map[string]any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next <= now {
+		t.next = now + t.every
+	}
+	if t.h.Full {
+		return
+	}
+	if n := len(t.h.At); n == 0 || t.h.At[n-1] < now.Seconds() {
+		t.h.At = append(t.h.At, now.Seconds())
+	}
+	for i := range t.h.Nodes {
+		for kind, table := range read(t.h.Nodes[i].Name) {
+			if raw, err := json.Marshal(table); err == nil { // what cannot be encoded is no table
+				t.take(i, kind, raw)
+			}
+		}
+	}
+	for len(t.h.At) > t.most || t.octets > octetsMost && len(t.h.At) > 2 {
+		t.halve()
+	}
+	t.h.Full = t.octets > octetsMost
+}
+
+// take keeps what has changed of a table.
+func (t *Tables) take(node int, kind string, raw []byte) {
+	before := t.last[node][kind]
+	if before != nil && bytes.Equal(before.raw, raw) {
+		return
+	}
+	rows, more := split(kind, raw)
+	c := Change{Sample: len(t.h.At) - 1, Rows: map[string]json.RawMessage{}, More: more}
+	for key, row := range rows {
+		if before == nil || !bytes.Equal(before.rows[key], row) {
+			c.Rows[key] = row
+		}
+	}
+	if before != nil {
+		for key := range before.rows {
+			if rows[key] == nil {
+				c.Rows[key] = json.RawMessage("null")
+			}
+		}
+	}
+	t.last[node][kind] = &kept{raw, rows}
+	all := t.h.Nodes[node].Tables
+	all[kind] = append(all[kind], c)
+	t.octets += c.octets()
+}
+
+func (c *Change) octets() (n int) {
+	for key, row := range c.Rows {
+		n += len(key) + len(row)
+	}
+	return n
+}
+
+// split splits a table into rows, and counts those beyond rowsMost. Of counters it keeps those
+// that are not zero, by name.
+func split(kind string, raw []byte) (rows map[string]json.RawMessage, more int) {
+	if kind == "counters" {
+		var list []struct {
+			Name  string
+			Value json.RawMessage
+		}
+		_ = json.Unmarshal(raw, &list) // those of all nodes are alike
+		rows = map[string]json.RawMessage{}
+		for _, c := range list {
+			if string(c.Value) != "0" {
+				rows[c.Name] = c.Value
+			}
+		}
+		return rows, 0
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil {
+		_ = json.Unmarshal(raw, &rows) // what is neither has no rows
+		return rows, 0
+	}
+	rows = map[string]json.RawMessage{}
+	for i, row := range list[:min(len(list), rowsMost)] {
+		rows[strconv.Itoa(i)] = row
+	}
+	return rows, len(list) - len(rows)
+}
+
+// halve drops every other sample. What changed there has changed at the next.
+func (t *Tables) halve() {
+	n := len(t.h.At)
+	at := make([]float64, 0, n/2+1)
+	for i := range n/2 + 1 {
+		at = append(at, t.h.At[min(2*i, n-1)])
+	}
+	if n%2 == 1 {
+		at = at[:(n+1)/2]
+	}
+	t.h.At, t.every, t.octets = at, 2*t.every, 0
+	for _, node := range t.h.Nodes {
+		for kind, all := range node.Tables {
+			merged := all[:0]
+			for _, c := range all {
+				c.Sample = (c.Sample + 1) / 2
+				if last := len(merged) - 1; last >= 0 && merged[last].Sample == c.Sample {
+					maps.Copy(merged[last].Rows, c.Rows)
+					merged[last].More = c.More
+				} else {
+					merged = append(merged, c)
+				}
+			}
+			clear(all[len(merged):])
+			for i := range merged {
+				t.octets += merged[i].octets()
+			}
+			node.Tables[kind] = merged
+		}
+	}
+}
+
+// Write writes the history as a TablesFile.
+func (t *Tables) Write(w io.Writer) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	z := gzip.NewWriter(w)
+	if err := json.NewEncoder(z).Encode(t.h); err != nil {
+		return err
+	}
+	return z.Close()
+}

@@ -1,0 +1,98 @@
+package record
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// at are the rows of a table at a sample, as the page makes them.
+func (h *History) at(node int, kind string, sample int) map[string]string {
+	rows := map[string]string{}
+	for _, c := range h.Nodes[1+node].Tables[kind] {
+		if c.Sample > sample {
+			break
+		}
+		for key, row := range c.Rows {
+			if rows[key] = string(row); rows[key] == "null" {
+				delete(rows, key)
+			}
+		}
+	}
+	return rows
+}
+
+// TestTables: at each sample that is kept the tables are what they were then, whatever was dropped.
+func TestTables(t *testing.T) {
+	for _, n := range []int{1, 199, 200, 201, 402, 1777} {
+		tables := NewTables([]string{"a"}, time.Millisecond)
+		at := func(i int) (any, any) {
+			list := []map[string]int{}
+			for k := range i % 5 {
+				list = append(list, map[string]int{"k": k, "v": i / 3})
+			}
+			return list, map[string]int{"n": i, "even": 1 - i%2}
+		}
+		for i := range n {
+			tables.Take(time.Duration(i)*time.Millisecond, func(string) map[string]any {
+				list, object := at(i)
+				return map[string]any{"list": list, "object": object, "counters": []any{
+					map[string]any{"name": "c", "value": i % 2}}}
+			})
+		}
+		var b bytes.Buffer
+		if err := tables.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		z, err := gzip.NewReader(&b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h History
+		if err := json.NewDecoder(z).Decode(&h); err != nil {
+			t.Fatal(err)
+		}
+		if len(h.At) > samplesMost || len(h.At) < min(n, samplesMost/2) || h.At[len(h.At)-1] != float64(n-1)/1000 {
+			t.Errorf("of %d samples %d, the last at %v", n, len(h.At), h.At[len(h.At)-1])
+		}
+		for sample, seconds := range h.At {
+			i := int(seconds*1000 + 0.5)
+			if got := h.at(0, "object", sample); got["n"] != fmt.Sprint(i) || got["even"] != fmt.Sprint(1-i%2) {
+				t.Fatalf("of %d samples, at %v: %v", n, seconds, got)
+			}
+			if got := h.at(0, "counters", sample); len(got) != i%2 {
+				t.Fatalf("of %d samples, at %v: %v", n, seconds, got)
+			}
+			got := h.at(0, "list", sample)
+			if len(got) != i%5 || len(got) > 0 && got["0"] != fmt.Sprintf(`{"k":0,"v":%d}`, i/3) {
+				t.Fatalf("of %d samples, at %v: %v", n, seconds, got)
+			}
+		}
+	}
+}
+
+// TestTablesAreBounded: a long list is cut, and of many nodes with large tables few samples stay.
+func TestTablesAreBounded(t *testing.T) {
+	var nodes []string
+	for i := range 1000 {
+		nodes = append(nodes, fmt.Sprint("n", i))
+	}
+	tables := NewTables(nodes, time.Millisecond)
+	list := make([]string, rowsMost+7)
+	for i := range 10 {
+		for k := range list {
+			list[k] = fmt.Sprint(i, " and ", k)
+		}
+		tables.Take(time.Duration(i)*time.Second, func(string) map[string]any { return map[string]any{"list": list} })
+	}
+	if c := tables.h.Nodes[8].Tables["list"][0]; c.More != 7 || len(c.Rows) != rowsMost {
+		t.Errorf("%d rows and %d more", len(c.Rows), c.More)
+	}
+	var b bytes.Buffer
+	if err := tables.Write(&b); err != nil || b.Len() > 2<<20 || len(tables.h.At) > samplesLeast || tables.octets > octetsMost {
+		t.Errorf("%d samples, %d octets, %d in the file: %v", len(tables.h.At), tables.octets, b.Len(), err)
+	}
+}

@@ -34,6 +34,11 @@ func TestMasterSlave(t *testing.T) {
 			if got := slave.samples[len(slave.samples)-1].Delay.Duration(); got < 495 || got > 505 {
 				t.Errorf("delay = %v", got)
 			}
+			// The sender's time between the stamp and the wire is in the Sync, or in the Pdelay_Resp.
+			if c := slave.Snapshot().Ports[0].Corrections; tc.name == "E2E one-step" && c.FollowUp != 0 ||
+				slave.Instance.ports[0].cfg.DelayMechanism == msg.DelayE2E && c.PdelayResp != 0 {
+				t.Errorf("correctionFields %+v", c)
+			}
 			if master.state(0) != msg.StateMaster || slave.state(0) != msg.StateSlave {
 				t.Errorf("states %v and %v", master.state(0), slave.state(0))
 			}

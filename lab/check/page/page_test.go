@@ -137,7 +137,7 @@ func TestLive(t *testing.T) {
 
 	// The device: tables, by keys.
 	b.text("Act")
-	b.until(`document.querySelector("[role=tab][data-kind=cep]")`)
+	b.until(`document.querySelector("[role=tab][data-kind=wire]")`) // the last to come
 	b.eval(`document.querySelector("[role=tab][data-kind=nic]").focus()`)
 	b.press("ArrowRight")
 	b.until(`document.activeElement.dataset.kind === "link" && document.querySelector("[role=tabpanel]").innerText.includes("line_speed")`)
@@ -183,8 +183,14 @@ func TestLive(t *testing.T) {
 
 	// Clocks, of which the slave believes something.
 	b.press("3")
-	b.until(`document.querySelectorAll(".legend label").length === 2 && document.querySelector(".legend").innerText.includes("SLAVE")`)
-	b.until(`document.querySelectorAll(".uplot canvas").length === 2`)
+	b.until(`document.querySelectorAll(".legend .clock").length === 2 && document.querySelector(".legend").innerText.includes("Delay_Resp")`)
+	b.until(`document.querySelectorAll(".uplot canvas").length === 3`)
+	b.eval(`document.querySelector(".legend button").focus()`)
+	b.press("ArrowDown")
+	b.press("Enter") // nic1 alone
+	b.text("1 of 2 shown")
+	b.press("Enter")
+	b.text("2 of 2 shown")
 	b.screenshot(shot("clocks"))
 
 	// The ladder of what passes meanwhile.
@@ -287,10 +293,19 @@ func TestRecord(t *testing.T) {
 	b.until(`document.querySelectorAll(".topology .node").length === 3`)
 	b.until(`document.querySelector(".topology").textContent.includes("struck")`)
 	b.eval(`document.querySelector("[type=range]").value = 0.03; document.querySelector("[type=range]").dispatchEvent(new Event("input"))`)
-	b.until(`document.querySelector("output").value === "0.030 s" && document.querySelectorAll(".log .later").length > 5`)
+	b.until(`document.querySelector("output").value === "0.030000 s" && document.querySelectorAll(".log .later").length > 5`)
 	b.eval(`document.querySelector("[type=range]").focus()`)
 	b.press("ArrowRight")
-	b.until(`document.querySelector("output").value === "0.053 s"`)
+	b.until(`document.querySelector("output").value > "0.05"`)
+	b.press("ArrowLeft")
+	b.until(`document.querySelector("output").value < "0.031"`)
+	// The tables follow the slider: there was a QP then, and at the end there is none.
+	b.eval(`document.querySelector(".past [data-kind=qp]").click()`)
+	b.until(`document.querySelector(".past td")`)
+	b.eval(`document.querySelector("[type=range]").value = 1; document.querySelector("[type=range]").dispatchEvent(new Event("input"))`)
+	b.until(`document.querySelector(".past .table").innerText.includes("Nothing")`)
+	b.eval(`document.querySelector("[type=range]").value = 0.03; document.querySelector("[type=range]").dispatchEvent(new Event("input"))`)
+	b.until(`document.querySelector(".past td")`)
 	b.eval(`[...document.querySelectorAll("button")].find((b) => b.innerText.startsWith("Ladder")).click()`)
 	b.until(`document.querySelector(".step")`)
 	b.screenshot(shot("record"))
@@ -304,6 +319,9 @@ func TestRecord(t *testing.T) {
 	b.until(`document.querySelector("figure canvas")`) // the rates of the links
 	b.eval(`document.querySelector("[type=range]").value = 0.03; document.querySelector("[type=range]").dispatchEvent(new Event("input"))`)
 	b.until(`document.querySelectorAll(".log .later").length > 5`)
+	b.until(`document.querySelector(".exchange .step")`)
+	b.eval(`document.querySelector(".exchange .step").click()`)
+	b.text("Ethernet ") // decoded without a server
 	b.press("d")
 	b.screenshot(shot("report-dark"))
 	if all := b.complaints(); all != "" {
@@ -313,14 +331,15 @@ func TestRecord(t *testing.T) {
 	// Clocks and the tables of a manager.
 	b.size(1280, 1100)
 	for _, x := range []struct{ lab, want, name string }{
-		{"ptp-tc", `document.querySelectorAll(".clocks figure canvas").length >= 3 && document.querySelectorAll(".clocks .legend label").length > 1`, "report-clocks"},
-		{"two-vesws", `[...document.querySelectorAll("summary")].some((s) => s.innerText === "member")`, "report-fabric"},
+		{"ptp-tc", `document.querySelectorAll(".clocks figure canvas").length >= 3 && document.querySelectorAll(".clocks .legend .clock").length > 1`, "report-clocks"},
+		{"two-vesws", `document.querySelector(".past [data-kind=nic], .past [data-kind=manager]")`, "report-fabric"},
 	} {
 		out := filepath.Join(t.TempDir(), x.lab)
 		w.run(w.tapir, "lab", "run", "--clock", "virtual", "--out", out, labs+"/"+x.lab+"/lab.yaml")
 		b.call("Page.navigate", map[string]any{"url": report(t, out)})
 		b.until(x.want)
-		b.eval(`(document.querySelector(".clocks") || document.querySelector("section:last-child")).scrollIntoView()`)
+		b.eval(`(document.querySelector(".clocks:not([hidden])") || (choose(), document.querySelector(".past"))).scrollIntoView(); function choose() {
+			const s = document.querySelector(".past select"); s.value = "em"; s.dispatchEvent(new Event("change")); document.querySelector(".past [data-kind=member]").click(); }`)
 		b.screenshot(shot(x.name))
 	}
 	if all := b.complaints(); all != "" {

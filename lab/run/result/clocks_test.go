@@ -21,7 +21,8 @@ func TestClocks(t *testing.T) {
 			if node == "m" {
 				return nil, 0
 			}
-			s.Ports = append(s.Ports[:0], ptp.PortSnapshot{State: msg.StateSlave, StateName: "SLAVE"})
+			s.Ports = append(s.Ports[:0], ptp.PortSnapshot{State: msg.StateSlave, StateName: "SLAVE",
+				Mechanism: msg.DelayP2P, Corrections: ptp.CorrectionFields{Sync: 7 << 16, FollowUp: 1 << 15, PdelayResp: 1 << 16, PdelayRespFollowUp: 2 << 16}})
 			return s, int64(i)
 		})
 	}
@@ -37,5 +38,8 @@ func TestClocks(t *testing.T) {
 	}
 	if *k.Believed[1] != 3 || *k.Delay[1] != 2.5 || k.State[1] != "SLAVE" || len(k.Stability) == 0 {
 		t.Errorf("%+v", k.Stability)
+	}
+	if last := len(k.At) - 1; *k.Sync[last] != 7 || *k.FollowUp[last] != 0.5 || *k.DelayResp[last] != 3 || m.Sync[last] != nil {
+		t.Errorf("correctionFields %v %v %v", *k.Sync[last], *k.FollowUp[last], *k.DelayResp[last])
 	}
 }

@@ -22,6 +22,7 @@ func TestPrint(t *testing.T) {
 		{"cq", `[{"cq":1,"owner":"","flag_list":["armed","full"],"tcp":{"rto":1}},{"cq":2,"stag":255}]`,
 			"CQ  OWNER  FLAG-LIST   STAG\n1   -      armed,full  -\n2   -      -           0xff\n"},
 		{"link", `[{"name":"a-b","lost":3}]`, "NAME  LOST\na-b   3\n"},
+		{"log", `[{"seq":0,"time":"0.100","text":"lab x is up"}]`, "TIME   TEXT\n0.100  lab x is up\n"},
 		{"link", `[{"attribute":"speed","value":"100G","note":"hidden"}]`, "ATTRIBUTE  VALUE\nspeed      100G\n"},
 		{"nic", ` {"name":"nic0","gateways":[],"up":true}`, "name      nic0\ngateways  -\nup        true\n"},
 	} {

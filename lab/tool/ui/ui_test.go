@@ -275,6 +275,13 @@ func TestRecord(t *testing.T) {
 			t.Errorf("link %s: %d frames, %d struck; want %+v", l.Name, n, struck[l.Name], l.Counts)
 		}
 	}
+	// It passed: its report has the ladder around the first frame that was struck, with octets.
+	report, err := os.ReadFile(dir + "/report.html")
+	must(t, err)
+	if text := string(report); !strings.Contains(text, "Around the first frame that the link struck") || !strings.Contains(text, `"octets":{"`) ||
+		len(r.Tables) == 0 || len(report) > 1<<20 {
+		t.Errorf("the report of %d octets has no ladder, or the record no tables: %d", len(report), len(r.Tables))
+	}
 	var x result.Exchange
 	read(t, c, s.at("/api/v1/exchange"), &x)
 	if len(x.Flows) == 0 || len(x.Ladder) < 60 || x.Verdict == "" {

@@ -103,13 +103,13 @@ export class Past {
 		this.body.replaceChildren(list.length ? el("table", {},
 			el("thead", {}, el("tr", {}, heads.map((h) => el("th", { scope: "col" }, h.replaceAll("_", " "))))),
 			el("tbody", {}, list.slice(0, 500).map(([key, row]) => el("tr", { class: fresh.has(key) ? "fresh" : null },
-				(named || !flat ? [el("td", {}, key)] : []).concat(columns.map((c) => cell(flat ? row[c] : row))))))) :
+				(named || !flat ? [el("td", {}, key)] : []).concat(columns.map((c) => cell(flat ? row[c] : row, flat))))))) :
 			el("p", { class: "note" }, "Nothing."));
 	}
 }
 
-function cell(v) {
+function cell(v, column) {
 	const plain = (x) => x === null || typeof x !== "object";
 	const text = v == null ? "" : plain(v) ? String(v) : Array.isArray(v) && v.every(plain) ? v.join(", ") : JSON.stringify(v);
-	return el("td", { class: typeof v === "number" ? "n" : ["down", "ERROR", "killed"].includes(v) ? "bad" : null }, text);
+	return el("td", { class: column && typeof v === "number" ? "n" : ["down", "ERROR", "killed"].includes(v) ? "bad" : null }, text);
 }

@@ -134,8 +134,8 @@ export class RecordedClocks {
 		const stable = this.all.map((c, i) => [c, i]).filter(([c]) => c.stability?.length);
 		for (const key of ["mtie", "tdev"]) {
 			const taus = [...new Set(stable.flatMap(([c]) => c.stability.map((s) => s.tau)))].sort((a, b) => a - b);
-			draws.push([key.toUpperCase() + ", by tau in s", { height: 180, seconds: true }, stable.map(([c, i]) => ({ id: c.name, label: c.name, color: hue(i),
-				values: taus.map((t) => c.stability.find((s) => s.tau === t)?.[key] ?? null) })), taus]);
+			draws.push([key.toUpperCase() + ", by tau in s", { height: 180, seconds: true, log: true }, stable.map(([c, i]) => ({ id: c.name, label: c.name, color: hue(i),
+				values: taus.map((t) => c.stability.find((s) => s.tau === t)?.[key] || null) })), taus]);
 		}
 		this.root.append(el("h2", {}, "Clocks"), el("p", { class: "note" }, explained + " MTIE and TDEV are of the second half."), this.legend.root,
 			...draws.filter(([, , lines]) => lines.some((l) => l.values.some((v) => v !== null))).map((d) => this.chart(...d)));

@@ -32,7 +32,11 @@ func (b *bed) LinkCounts(link string) (n topo.LinkCounts) {
 // Tables implements steps.World.
 func (b *bed) Tables(ctx context.Context, node string) map[string]any {
 	if node == record.Lab {
-		return b.linkTable()
+		rows := map[string]any{}
+		for _, k := range b.cables {
+			rows[k.Name] = b.linkNow(k)
+		}
+		return map[string]any{"link": rows}
 	}
 	n, all := b.nodes[node], map[string]any{}
 	if slices.Contains(silent, n.Kind) {
@@ -52,15 +56,6 @@ func (b *bed) Tables(ctx context.Context, node string) map[string]any {
 		return nil
 	})
 	return all
-}
-
-// linkTable has the links by name.
-func (b *bed) linkTable() map[string]any {
-	rows := map[string]any{}
-	for _, k := range b.cables {
-		rows[k.Name] = b.linkNow(k)
-	}
-	return map[string]any{"link": rows}
 }
 
 // tablesEvery is how often the tables of a node are sampled at first; of many nodes each less often.

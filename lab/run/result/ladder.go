@@ -275,7 +275,8 @@ func (l *Ladder) dump(rec Recording) error {
 	}
 	if n := len(l.Exchange.Ladder); n > 0 {
 		for _, f := range l.Exchange.Findings {
-			if f.Packet >= l.Exchange.Ladder[0].Packet && f.Packet <= l.Exchange.Ladder[n-1].Packet && len(want) < dumpMost {
+			within := f.Packet >= l.Exchange.Ladder[0].Packet && f.Packet <= l.Exchange.Ladder[n-1].Packet
+			if within && len(want) < dumpMost {
 				want[f.Packet] = true
 			}
 		}

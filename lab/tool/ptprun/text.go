@@ -76,8 +76,8 @@ func (s *Status) instanceRows() []row {
 			"%s, delay mechanism %s, link delay %v, %d foreign masters%s",
 			p.StateName, cmp.Or(mechanisms[p.Mechanism], "none"), p.LinkDelay, p.Foreign, fault))
 		if c := p.Corrections; c != (ptp.CorrectionFields{}) {
-			rows = append(rows, rowf("  correctionField", "Sync %v, Follow_Up %v, Delay_Resp %v, Pdelay_Resp %v + %v", c.Sync,
-				c.FollowUp, c.DelayResp, c.PdelayResp, c.PdelayRespFollowUp))
+			rows = append(rows, rowf("  correctionField", "Sync %v, Follow_Up %v, Delay_Resp %v, Pdelay_Resp %v + %v",
+				c.Sync, c.FollowUp, c.DelayResp, c.PdelayResp, c.PdelayRespFollowUp))
 		}
 		rows = append(rows, counters(p.Counters)...)
 	}

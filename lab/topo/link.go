@@ -23,6 +23,8 @@ func (l *linkDraft) fields() []conf.Field {
 			Set: conf.Int(&l.MTU, 576, 16000)},
 		l.wireField(&l.Wire),
 		truthField("capture", "false: not captured", &l.Capture),
+		{Name: "compensate", Expect: "residence: correctionField of PTP event messages grows by how late they leave",
+			Schema: conf.Choice("residence"), Set: conf.Choose(&l.Compensate, map[string]bool{"residence": true})},
 	}, l.impaired.fields()...)
 }
 

@@ -115,6 +115,8 @@ type Link struct {
 	Wire    string // kind of its wires; empty: that of the lab
 	Capture bool
 	Fabric  bool // it carries Omni-Path, not Ethernet for IP
+	// Compensate: PTP event messages are told how late they leave the link.
+	Compensate bool
 }
 
 // Verb says what a step does.

@@ -32,6 +32,9 @@ type CableConfig struct {
 	// which may be nil, is told of each strike, on the cable's thread.
 	Rules  *rules.Engine
 	Struck func(rules.Strike)
+	// Compensate: see Impaired.Compensate, with Seen at A and B (taken).
+	Compensate bool
+	Seen       [2]Seen
 }
 
 // Cable joins two queues, on a thread of its own.
@@ -51,6 +54,9 @@ func NewCable(cfg CableConfig) (*Cable, error) {
 	if err != nil {
 		cfg.B.Close()
 		return nil, err
+	}
+	if cfg.Compensate {
+		bad.Compensate(cfg.Seen)
 	}
 	bad.tracer, bad.rules, bad.struck = cfg.Tracer, cfg.Rules, cfg.Struck
 	c := &Cable{bad: bad, ends: [2]tap.Queue{cfg.A, cfg.B}, done: make(chan struct{})}

@@ -98,7 +98,18 @@ func (c *Impaired) Close() error {
 			unix.Close(fd)
 		}
 	}
+	for _, l := range []*lane{&c.in, &c.out} {
+		if l.stay.seen != nil {
+			l.stay.seen.Close()
+		}
+	}
 	return c.inner.Close()
+}
+
+// Compensate has both directions tell PTP event messages how late they leave. A frame enters when
+// seen says, at end 0 or 1 of the cable (taken; nil: when it is read).
+func (c *Impaired) Compensate(seen [2]Seen) {
+	c.in.stay, c.out.stay = residence{true, seen[0]}, residence{true, seen[1]}
 }
 
 // Read returns the next frame that has come through the cable.
@@ -110,7 +121,7 @@ func (c *Impaired) Read(f *frame.Frame) error {
 	if err := c.drain(now); err != nil {
 		return err
 	}
-	g := c.in.due(now)
+	g := c.in.due(c.leaving(&c.in, now))
 	if g == nil {
 		c.arm(now)
 		return tap.ErrAgain
@@ -181,6 +192,9 @@ func (c *Impaired) Write(f *frame.Frame) error {
 // enter puts f into the lane l.
 func (c *Impaired) enter(l *lane, f *frame.Frame, now time.Duration) error {
 	var err error
+	if l.stay.on {
+		now = l.stay.entered(f, c.start, now)
+	}
 	transport := isTransport(f.Bytes())
 	switch why := l.refuses(now); {
 	case f.Len() > mostRoom:
@@ -366,7 +380,7 @@ func (c *Impaired) drain(now time.Duration) error {
 	for {
 		f := c.stuck
 		if f == nil {
-			if f = c.out.due(now); f == nil {
+			if f = c.out.due(c.leaving(&c.out, now)); f == nil {
 				return nil
 			}
 			c.arrives(&c.out, f)
@@ -397,6 +411,15 @@ func (c *Impaired) wantRoom(yes bool) {
 		e.Events |= unix.EPOLLOUT
 	}
 	_ = unix.EpollCtl(c.epoll, unix.EPOLL_CTL_MOD, c.inner.Fd(), &e) // it is watched, and the arguments are good
+}
+
+// leaving is when a frame of the lane l leaves that is due now: just before it is written, if
+// messages tell.
+func (c *Impaired) leaving(l *lane, now time.Duration) time.Duration {
+	if l.stay.on {
+		return c.now()
+	}
+	return now
 }
 
 func (c *Impaired) now() time.Duration { return time.Since(c.start) }

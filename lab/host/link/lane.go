@@ -37,6 +37,7 @@ type lane struct {
 	spare  [roomKinds][]*frame.Frame
 	pool   frame.Pool // lends the frames instead of spare; nil: none
 	count  FaultCount
+	stay   residence
 	octets uint64         // of frames that left
 	behind rules.Lateness // of those, how far behind their time
 }
@@ -244,7 +245,11 @@ func (l *lane) due(now time.Duration) *frame.Frame {
 	}
 	f := l.queue[l.head].f
 	l.octets += uint64(f.Len())
-	l.behind.Add(now - l.queue[l.head].at)
+	late := now - l.queue[l.head].at
+	l.behind.Add(late)
+	if l.stay.on {
+		l.stay.correct(f, late)
+	}
 	l.segs -= l.queue[l.head].segs
 	l.queue[l.head] = transit{}
 	if l.head++; l.head == len(l.queue) {

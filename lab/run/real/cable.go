@@ -68,10 +68,36 @@ func (b *bed) addLink(t *topo.Link) (*cable, error) {
 		cfg.Tracer = c.part.link
 		c.ends[0].captured, c.ends[1].captured = c, c
 	}
+	if t.Compensate {
+		if err := c.observe(&cfg); err != nil {
+			return nil, errors.Join(err, c.far[0].Close(), c.far[1].Close())
+		}
+	}
 	if c.wire, err = link.NewCable(cfg); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
+}
+
+// observe has the kernel stamp PTP event messages at the cable's ends, where those are TAPs.
+func (c *cable) observe(cfg *link.CableConfig) error {
+	cfg.Compensate = true
+	for i, q := range c.far {
+		if _, ok := q.(*tap.TAP); !ok {
+			continue
+		}
+		err := c.ends[i].ns.Do(func() error {
+			o, err := tap.Observe(q.Name())
+			if err == nil {
+				cfg.Seen[i] = o
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("compensate: %w", err)
+		}
+	}
+	return nil
 }
 
 // set makes f happen to frames from now on.

@@ -46,6 +46,8 @@ type Joined struct {
 	Name   string    `json:"name"`
 	Ends   [2]string `json:"ends"`
 	Fabric bool      `json:"fabric,omitempty"` // of Omni-Path
+	// Compensate is what the link tells PTP event messages: residence, or nothing.
+	Compensate string `json:"compensate,omitempty"`
 }
 
 // Sockets is the directory of the control sockets of the lab's nodes.
@@ -80,7 +82,11 @@ func Describe(lab *topo.Lab) (nodes []Drawn, links []Joined) {
 	}
 	for i := range lab.Links {
 		l := &lab.Links[i]
-		links = append(links, Joined{l.Name, l.Ends, l.Fabric})
+		k := Joined{Name: l.Name, Ends: l.Ends, Fabric: l.Fabric}
+		if l.Compensate {
+			k.Compensate = "residence"
+		}
+		links = append(links, k)
 	}
 	return nodes, links
 }

@@ -43,8 +43,12 @@ func (r *Runner) disturbed(c *topo.Condition, before map[string]*fault.Late) str
 			continue
 		}
 		if most := max(now.P99, now.Since(before[name])); most > limit {
-			return fmt.Sprintf("disturbed: link %s left frames up to %v late", name,
-				time.Duration(most*1e3).Round(time.Microsecond))
+			told := ""
+			if r.Lab.Links[i].Compensate {
+				told = ", which it told PTP"
+			}
+			return fmt.Sprintf("disturbed: link %s left frames up to %v late%s", name,
+				time.Duration(most*1e3).Round(time.Microsecond), told)
 		}
 	}
 	return ""

@@ -93,6 +93,9 @@ func (d *Described) print(w io.Writer) error {
 		if l.Fabric {
 			carries = "Omni-Path"
 		}
+		if l.Compensate != "" {
+			carries += ", compensates " + l.Compensate
+		}
 		fmt.Fprintf(t, "%s\t%s, %s\t%s\n", l.Name, l.Ends[0], l.Ends[1], carries)
 	}
 	for i, s := range d.Steps {

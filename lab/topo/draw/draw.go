@@ -76,6 +76,9 @@ func linkLabel(l *topo.Link) (all []string) {
 	if l.MTU > 0 {
 		all = append(all, fmt.Sprintf("mtu %d", l.MTU))
 	}
+	if l.Compensate {
+		all = append(all, "compensates residence")
+	}
 	return all
 }
 

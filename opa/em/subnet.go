@@ -158,7 +158,7 @@ func (m *Manager) stepSubnet(p *port) *request {
 		return nil
 	}
 	if sm := m.ownLID(); p.info.LID != p.lid || p.info.SMLID != sm {
-		return m.setPortInfo(p, "LID", mad.PortInfo{LID: p.lid, SMLID: sm})
+		return m.setPortInfo(p, "LID", mad.PortInfo{LID: p.lid, SMLID: sm, Reregister: true})
 	}
 	want := m.pkeyTable(p)
 	for at := 0; at < p.capacity; at += mad.PKeysPerBlock {

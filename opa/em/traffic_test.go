@@ -84,6 +84,7 @@ func (n *hfiNode) Congestion() *cca.Control { return n.port.Congestion() }
 func (n *hfiNode) PKeys() []uint16          { return n.port.PKeys() }
 func (n *hfiNode) SetPKeys(t []uint16)      { must(n.port.SetPKeys(t)) }
 func (n *hfiNode) SetState(s mad.PortState) { must(n.port.SetState(s, n.fab.now)) }
+func (n *hfiNode) Reregister()              {}
 func (n *hfiNode) SetLID(lid, sm opa.LID, _ uint8) {
 	n.smlid = sm
 	must(n.port.SetLID(lid, 0, n.fab.now))

@@ -137,6 +137,7 @@ func (n *node) Congestion() *cca.Control        { return &n.cca }
 func (n *node) PKeys() []uint16                 { return n.pkeys }
 func (n *node) SetPKeys(t []uint16)             { n.pkeys = slices.Clone(t) }
 func (n *node) SetState(s mad.PortState)        { n.state = s }
+func (n *node) Reregister()                     {}
 func (n *node) SetLID(lid, sm opa.LID, _ uint8) { n.lid, n.smlid = lid, sm }
 
 // The node as vnic.Lower.

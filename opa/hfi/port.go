@@ -113,6 +113,7 @@ type Port struct {
 	counts  Counts
 	tracer  frame.Tracer
 	scratch []byte
+	watcher func() // nil: none
 }
 
 // New returns a port whose link is down.
@@ -264,7 +265,13 @@ func (p *Port) event(now frame.Time) {
 	for _, n := range p.netdevs {
 		n.client.PortEvent(now)
 	}
+	if p.watcher != nil {
+		p.watcher()
+	}
 }
+
+// Watch has f called after each change of state or LID.
+func (p *Port) Watch(f func()) { p.watcher = f }
 
 // ours reports whether a unicast LID is one of the port's.
 func (p *Port) ours(l opa.LID) bool { return p.lid != 0 && l&^(1<<p.lmc-1) == p.lid }

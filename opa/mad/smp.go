@@ -225,6 +225,8 @@ type PortInfo struct {
 	Speed     uint16 // of a lane: supported, enabled and active
 	Width     uint16 // likewise
 	Prefix    uint64 // of the subnet
+	// Reregister in a Set has clients of the port register with the fabric manager again.
+	Reregister bool
 }
 
 // Speed25G and Width4X are those of a link of 100 Gbit/s.
@@ -238,42 +240,49 @@ const PortInfoLen = 242
 
 // portInfoLayout is the attribute as it crosses the fabric.
 type portInfoLayout struct {
-	LID       opa.LID
-	_         [15]byte
-	States    uint8 // physical above logical
-	_         [3]byte
-	SMSL      uint8
-	_         [24]byte
-	Speed     [3]uint16 // supported, enabled, active
-	Width     [3]uint16 // likewise
-	Downgrade [4]uint16 // width: supported, enabled, of transmitter and receiver
-	_         [40]byte
-	SMLID     opa.LID
-	_         [8]byte
-	Prefix    uint64
-	_         [94]byte
-	CapMask3  uint16
-	_         [13]byte
-	MTUCap    uint8
-	_         byte
-	LocalPort uint8
-	_         [2]byte
+	LID        opa.LID
+	_          [15]byte
+	States     uint8 // physical above logical
+	_          [3]byte
+	SMSL       uint8
+	_          [23]byte
+	Reregister uint8     // the highest bit, above the time-out of the subnet
+	Speed      [3]uint16 // supported, enabled, active
+	Width      [3]uint16 // likewise
+	Downgrade  [4]uint16 // width: supported, enabled, of transmitter and receiver
+	_          [40]byte
+	SMLID      opa.LID
+	_          [8]byte
+	Prefix     uint64
+	_          [94]byte
+	CapMask3   uint16
+	_          [13]byte
+	MTUCap     uint8
+	_          byte
+	LocalPort  uint8
+	_          [2]byte
 }
+
+const reregister = 1 << 7
 
 // ParsePortInfo reads the attribute.
 func ParsePortInfo(data []byte) PortInfo {
 	l := decode[portInfoLayout](data)
 	return PortInfo{LID: l.LID, State: PortState(l.States & 15), PhysState: l.States >> 4, SMSL: l.SMSL & 31,
 		SMLID: l.SMLID, CapMask3: l.CapMask3, MTUCap: l.MTUCap & 15, LocalPort: l.LocalPort, Speed: l.Speed[2],
-		Width: l.Width[2], Prefix: l.Prefix}
+		Width: l.Width[2], Prefix: l.Prefix, Reregister: l.Reregister&reregister != 0}
 }
 
 // Put writes the attribute.
 func (p *PortInfo) Put(b []byte) {
-	encode(b, &portInfoLayout{LID: p.LID, States: p.PhysState<<4 | uint8(p.State)&15, SMSL: p.SMSL & 31,
+	l := portInfoLayout{LID: p.LID, States: p.PhysState<<4 | uint8(p.State)&15, SMSL: p.SMSL & 31,
 		SMLID: p.SMLID, CapMask3: p.CapMask3, MTUCap: p.MTUCap & 15, LocalPort: p.LocalPort, Prefix: p.Prefix,
 		Speed: [3]uint16{p.Speed, p.Speed, p.Speed}, Width: [3]uint16{p.Width, p.Width, p.Width},
-		Downgrade: [4]uint16{p.Width, p.Width, p.Width, p.Width}})
+		Downgrade: [4]uint16{p.Width, p.Width, p.Width, p.Width}}
+	if p.Reregister {
+		l.Reregister = reregister
+	}
+	encode(b, &l)
 }
 
 // PKeysPerBlock is the number of P_Keys in one block of a table.

@@ -25,6 +25,25 @@ type Info struct {
 	EthOnFabric bool // virtual NICs can be set up through the port
 }
 
+// Node is the description of the HFI, with a P_Key table of so many entries.
+func (i *Info) Node(pkeys int) mad.NodeInfo {
+	return mad.NodeInfo{Type: mad.NodeHFI, Ports: 1, SystemGUID: i.GUID, NodeGUID: i.GUID, PortGUID: i.GUID,
+		PartitionCap: uint16(pkeys), LocalPort: 1, VendorID: uint32(i.GUID >> 40)}
+}
+
+// Port is the state of the port.
+func (i *Info) Port() mad.PortInfo {
+	p := mad.PortInfo{LID: i.LID, State: i.State, SMSL: i.SMSL, SMLID: i.SMLID, MTUCap: mad.MTUCode(i.MTU),
+		LocalPort: 1, Speed: mad.Speed25G, Width: mad.Width4X, Prefix: gidPrefix}
+	if i.State > mad.PortDown {
+		p.PhysState = mad.PhysLinkUp
+	}
+	if i.EthOnFabric {
+		p.CapMask3 = mad.CapEthOnFabric
+	}
+	return p
+}
+
 // Port is an HFI port as its agent sees it.
 type Port interface {
 	Info() Info
@@ -37,6 +56,8 @@ type Port interface {
 	Congestion() *cca.Control
 	// SetLID sets the LID, which is unicast, and the way to the fabric manager.
 	SetLID(lid, sm opa.LID, sl uint8)
+	// Reregister tells the port's clients to register with the fabric manager again.
+	Reregister()
 	// SetState moves the port from init to armed or from armed to active.
 	SetState(s mad.PortState)
 }
@@ -102,25 +123,14 @@ func (a *Agent) get(s *mad.SMP, b []byte, now frame.Time) (int, mad.Status) {
 		mad.PutNodeDescription(b, info.Name)
 		return mad.NodeDescriptionLen, mad.StatusOK
 	case mad.AttrNodeInfo:
-		n := mad.NodeInfo{
-			Type: mad.NodeHFI, Ports: 1, SystemGUID: info.GUID, NodeGUID: info.GUID, PortGUID: info.GUID,
-			PartitionCap: uint16(len(a.port.PKeys())), LocalPort: 1, VendorID: uint32(info.GUID >> 40),
-		}
+		n := info.Node(len(a.port.PKeys()))
 		n.Put(b)
 		return mad.NodeInfoLen, mad.StatusOK
 	case mad.AttrPortInfo:
 		if s.Modifier&^1 != mad.OnePort&^1 { // port 0 is the one that is asked
 			return 0, mad.StatusBadValue
 		}
-		p := mad.PortInfo{LID: info.LID, State: info.State, SMSL: info.SMSL, SMLID: info.SMLID,
-			MTUCap: mad.MTUCode(info.MTU), LocalPort: 1, Speed: mad.Speed25G, Width: mad.Width4X,
-			Prefix: gidPrefix}
-		if info.State > mad.PortDown {
-			p.PhysState = mad.PhysLinkUp
-		}
-		if info.EthOnFabric {
-			p.CapMask3 = mad.CapEthOnFabric
-		}
+		p := info.Port()
 		p.Put(b)
 		return mad.PortInfoLen, mad.StatusOK
 	case mad.AttrPKeyTable:
@@ -214,6 +224,9 @@ func (a *Agent) setPortInfo(modifier uint32, p mad.PortInfo) mad.Status {
 	}
 	if state != 0 {
 		a.port.SetState(state)
+	}
+	if p.Reregister {
+		a.port.Reregister()
 	}
 	return mad.StatusOK
 }

@@ -14,6 +14,7 @@ type hfi struct {
 	info Info
 	keys []uint16
 	cca  cca.Control
+	told int // to register again
 }
 
 func (h *hfi) Info() Info                       { return h.info }
@@ -21,6 +22,7 @@ func (h *hfi) Congestion() *cca.Control         { return &h.cca }
 func (h *hfi) PKeys() []uint16                  { return h.keys }
 func (h *hfi) SetPKeys(table []uint16)          { copy(h.keys, table) }
 func (h *hfi) SetState(s mad.PortState)         { h.info.State = s }
+func (h *hfi) Reregister()                      { h.told++ }
 func (h *hfi) SetLID(lid, sm opa.LID, sl uint8) { h.info.LID, h.info.SMLID, h.info.SMSL = lid, sm, sl }
 
 const guid = 0x0011750000000007
@@ -117,7 +119,7 @@ func TestBringUp(t *testing.T) {
 		{"physical state", mad.PortInfo{LID: 7, PhysState: 2}, mad.StatusBadValue, 0, mad.PortInit},
 		{"LID beyond 24 bits", mad.PortInfo{LID: 0x1000001}, mad.StatusBadValue, 0, mad.PortInit},
 		{"highest LID", mad.PortInfo{LID: opa.LastUnicast}, 0, opa.LastUnicast, mad.PortInit},
-		{"LID", mad.PortInfo{LID: 7, SMLID: 1, SMSL: 3}, 0, 7, mad.PortInit},
+		{"LID", mad.PortInfo{LID: 7, SMLID: 1, SMSL: 3, Reregister: true}, 0, 7, mad.PortInit},
 		{"a step left out", mad.PortInfo{State: mad.PortActive}, mad.StatusBadValue, 7, mad.PortInit},
 		{"good LID, impossible state", mad.PortInfo{LID: 8, State: mad.PortDown}, mad.StatusBadValue, 7, mad.PortInit},
 		{"armed", mad.PortInfo{State: mad.PortArmed}, 0, 7, mad.PortArmed},
@@ -133,8 +135,8 @@ func TestBringUp(t *testing.T) {
 			t.Errorf("%s: answered %+v", c.name, p)
 		}
 	}
-	if h.info.SMLID != 1 {
-		t.Errorf("fabric manager's LID %v", h.info.SMLID)
+	if h.info.SMLID != 1 || h.told != 1 {
+		t.Errorf("fabric manager's LID %v; clients were told %d times to register again", h.info.SMLID, h.told)
 	}
 	if c := a.Counters(); c != (Counters{Sets: 12, Refused: 7}) {
 		t.Errorf("%+v", c)

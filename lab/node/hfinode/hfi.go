@@ -2,6 +2,7 @@ package hfinode
 
 import (
 	"tapir/lab/node/nodectl"
+	"tapir/nic/al"
 	"tapir/nic/port"
 	"tapir/nic/ptp"
 	"tapir/nic/timer"
@@ -31,6 +32,8 @@ type HFI struct {
 	smLID  opa.LID // the fabric manager in charge, and the way to it
 	smSL   uint8
 	now    frame.Time
+	seen   seen
+	raise  func(al.EventType) // takes events of the port
 }
 
 // NewHFI returns the HFI of cfg with its link down. agents answer management
@@ -45,6 +48,8 @@ func NewHFI(cfg Config, env Env, agents ...mad.Agent) (*HFI, error) {
 	if err := h.compose(&env); err != nil {
 		return nil, err
 	}
+	h.raise = func(al.EventType) {}
+	h.port.Watch(h.portEvent)
 	h.vports = vnic.NewPort(h.port, env.Pool)
 	h.sma, h.vema = sma.New(h), vema.New(h.vports, func(uint8) vnic.Policy { return c.Policy })
 	h.tools = sma.NewIB(h, h.portCounters)

@@ -72,7 +72,7 @@ func (n *Node) build(agents []mad.Agent) error {
 	if err != nil {
 		return err
 	}
-	n.engine.HFI = h
+	n.engine.HFI, h.raise = h, n.engine.programs.raise
 	h.vports.Observe(n.engine)
 	n.Loop.SetEngine(n.engine)
 	return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tapir/lab/tool/ctl"
+	"tapir/nic/al"
 	"tapir/opa"
 	"tapir/opa/mad"
 	"tapir/opa/sma"
@@ -44,6 +45,13 @@ func (p *programs) Receive(b []byte, from mad.Address, _ frame.Time, _ mad.Send)
 		if !response || binary.BigEndian.Uint16(b[8:]) == s.id {
 			s.tell(ctl.MADEvent{MAD: m})
 		}
+	}
+}
+
+// raise tells of an event of the port.
+func (p *programs) raise(e al.EventType) {
+	for _, s := range p.list {
+		s.tell(ctl.MADEvent{Event: uint32(e)})
 	}
 }
 

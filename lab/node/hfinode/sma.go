@@ -1,6 +1,9 @@
 package hfinode
 
 import (
+	"slices"
+
+	"tapir/nic/al"
 	"tapir/opa"
 	"tapir/opa/cca"
 	"tapir/opa/mad"
@@ -24,7 +27,13 @@ func (h *HFI) Congestion() *cca.Control { return h.port.Congestion() }
 func (h *HFI) PKeys() []uint16 { return h.port.PKeys() }
 
 // SetPKeys replaces it.
-func (h *HFI) SetPKeys(table []uint16) { _ = h.port.SetPKeys(table) } // as long as it was
+func (h *HFI) SetPKeys(table []uint16) {
+	changed := !slices.Equal(table, h.port.PKeys())
+	_ = h.port.SetPKeys(table) // as long as it was
+	if changed {
+		h.raise(al.PKeyChange)
+	}
+}
 
 // portCounters are those of performance management.
 func (h *HFI) portCounters() ib.PortCounters {
@@ -46,8 +55,36 @@ func (h *HFI) portStatus() mad.PortStatus {
 
 // SetLID gives the port its LID.
 func (h *HFI) SetLID(lid, sm opa.LID, sl uint8) {
+	changed := sm != h.smLID || sl != h.smSL
 	h.smLID, h.smSL = sm, sl
 	_ = h.port.SetLID(lid, 0, h.now) // the agent has checked it
+	if changed {
+		h.raise(al.SMChange)
+	}
+}
+
+// Reregister tells programs to register with the fabric manager again.
+func (h *HFI) Reregister() { h.raise(al.ClientReregister) }
+
+// seen is what programs know of the port.
+type seen struct {
+	lid    opa.LID
+	active bool
+}
+
+// portEvent raises the events of a change of the port, as Linux's hfi1 driver does.
+func (h *HFI) portEvent() {
+	was := h.seen
+	h.seen = seen{h.port.LID(), h.port.Active()}
+	if h.seen.lid != was.lid {
+		h.raise(al.LIDChange)
+	}
+	switch {
+	case h.seen.active && !was.active:
+		h.raise(al.PortActive)
+	case !h.seen.active && was.active:
+		h.raise(al.PortErr)
+	}
 }
 
 // SetState moves the port.

@@ -38,10 +38,12 @@ type MADPort struct {
 }
 
 // MADEvent is what the job MADOp tells: first the session, whose number responses
-// have in the upper 16 bits of their transaction, then MADs from LID.
+// have in the upper 16 bits of their transaction, then MADs from LID, and asynchronous events
+// of the port, numbered as libibverbs' ibv_event_type.
 type MADEvent struct {
 	Session uint16 `json:"session,omitempty"`
 	MAD     *MAD   `json:"mad,omitempty"`
+	Event   uint32 `json:"event,omitempty"`
 }
 
 // madJob is the job.

@@ -23,16 +23,44 @@ import (
 // h1, h2 and em1.
 func newFabric(t *testing.T) {
 	t.Helper()
-	b := opabed.New(t)
-	var nodes []interface {
-		Name() string
-		Served(func()) ctl.NIC
-	}
+	_, manage := newHFIs(t)
+	manage()
+}
+
+// newHFIs runs the HFIs alone; manage begins the Ethernet Manager.
+func newHFIs(t *testing.T) (b *opabed.Bed, manage func()) {
+	t.Helper()
+	b = opabed.New(t)
+	var nodes []served
 	for i := range 2 {
 		c := opabed.Number(i+1, hficonf.VNIC{VESW: 2, TAP: "blue"})
 		c.Name, c.LID, c.Managed = fmt.Sprint("h", i+1), 0, true
 		nodes = append(nodes, b.Start(c).Node)
 	}
+	serve(t, nodes...)
+	return b, func() { manageFabric(t, b) }
+}
+
+// served is a node with a control socket.
+type served interface {
+	Name() string
+	Served(func()) ctl.NIC
+}
+
+// serve opens the control sockets.
+func serve(t *testing.T, nodes ...served) {
+	t.Helper()
+	for _, n := range nodes {
+		s, err := ctl.Listen(n.Name(), "test")
+		testenv.Must(t, err)
+		t.Cleanup(s.Close)
+		s.Serve(n.Served(func() {}))
+	}
+}
+
+// manageFabric begins the Ethernet Manager and waits until the ports are active.
+func manageFabric(t *testing.T, b *opabed.Bed) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "em.yaml")
 	testenv.Must(t, os.WriteFile(path, []byte("manager: {name: em1, fabric_tap: fabem1, guid: 0x00117501010000ff}\n"+
 		"nodes: [{name: h1, guid: 0x0011750101000001, lid: 0x10}, {name: h2, guid: 0x0011750101000002, lid: 0x20}]\n"+
@@ -44,12 +72,7 @@ func newFabric(t *testing.T) {
 	m, err := emnode.Start(t.Context(), path, cfg, node.Env{NS: b.NS})
 	testenv.Must(t, err)
 	t.Cleanup(func() { testenv.Must(t, m.Close()) })
-	for _, n := range append(nodes, m) {
-		s, err := ctl.Listen(n.Name(), "test")
-		testenv.Must(t, err)
-		t.Cleanup(s.Close)
-		s.Serve(n.Served(func() {}))
-	}
+	serve(t, m)
 	for _, name := range []string{"h1", "h2"} {
 		c, err := ctl.Dial(name)
 		testenv.Must(t, err)
@@ -103,6 +126,15 @@ func TestFabricTools(t *testing.T) {
 		{"h1", "opasmaquery -o portinfo", []string{"SMLID:            0x00000001", "10240 bytes"}},
 		{"h1", "opapmaquery -o getportstatus", []string{"VL Select Mask      0x00000000"}},
 		{"h1", "ibv_devinfo", []string{"hfi1_0", "PORT_ACTIVE", "port_lid:\t\t16", "link_layer:\t\tInfiniBand"}},
+		{"h1", "opasaquery", []string{"h1", "h2", "em1", "0x0011750101000002"}},
+		{"h1", "opasaquery -o lid -d h2", []string{"0x00000020"}},
+		{"h1", "opasaquery -o classportinfo", []string{"BaseVersion"}},
+		{"h1", "opasaquery -o path -l 0x20", []string{"0x8012"}},
+		{"em1", "opasaquery -o portinfo -l 0x20", []string{"Active"}},
+		{"em1", "opasaquery -o sminfo", []string{"0x00117501010000ff"}},
+		{"em1", "opasaquery -o pkey -l 0x20", []string{"0x8012"}},
+		{"em1", "opasaquery -o vfinfo", []string{"blue", "0x0012"}},
+		{"em1", "opasaquery -o fabricinfo", []string{"Number of HFIs: 3"}},
 		{"h1", "sminfo", []string{"sm guid 0x117501010000ff", "SMINFO_MASTER"}},
 	} {
 		for _, via := range []trap.Via{trap.Seccomp, trap.Preload}[:1+len(c.argv)%2] {
@@ -145,4 +177,38 @@ func TestFabricPing(t *testing.T) {
 		stop.Close()
 		testenv.Await(t, ended, "the end of the server")
 	}
+}
+
+// ibv_asyncwatch shows what the fabric manager sets, and the link.
+func TestFabricEvents(t *testing.T) {
+	b, manage := newHFIs(t)
+	out, err := os.CreateTemp(t.TempDir(), "out")
+	testenv.Must(t, err)
+	defer out.Close()
+	in, stop, err := os.Pipe()
+	testenv.Must(t, err)
+	defer in.Close()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_, _ = uapi.Run(t.Context(), uapi.Options{NICs: []string{"h1"}, Stdin: in, Stdout: out, Stderr: out,
+			Argv: []string{"sh", "-c", "stdbuf -oL ibv_asyncwatch -d hfi1_0 & cat; kill $!"}})
+	}()
+	says := func(what string) {
+		testenv.Until(t, "ibv_asyncwatch shows "+what, func() bool {
+			said, err := os.ReadFile(out.Name())
+			testenv.Must(t, err)
+			return strings.Contains(string(said), what)
+		})
+	}
+	says("async event FD")
+	manage()
+	for _, event := range []string{"IBV_EVENT_LID_CHANGE", "IBV_EVENT_SM_CHANGE", "IBV_EVENT_PKEY_CHANGE", "IBV_EVENT_CLIENT_REREGISTER",
+		"IBV_EVENT_PORT_ACTIVE (9), port 1"} {
+		says(event)
+	}
+	testenv.Must(t, b.Net.Down("fabh1"))
+	says("IBV_EVENT_PORT_ERR")
+	stop.Close()
+	testenv.Await(t, ended, "the end of the program")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tapir/lab/tool/ctl"
+	"tapir/nic/al"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/hfiverbs"
 	"tapir/nic/uapi/sysfs"
@@ -26,7 +27,8 @@ type fabric struct {
 	mu      sync.Mutex
 	session uint16 // of this process at the HFI; 0: none
 	links   map[*fabricLink]bool
-	end     func() // of the session
+	watches map[*func(uint32)]bool // of events
+	end     func()                 // of the session
 }
 
 // fabricLink is one open file.
@@ -36,7 +38,7 @@ type fabricLink struct {
 }
 
 func newFabric(d *device) *fabric {
-	f := &fabric{d: d, links: map[*fabricLink]bool{}}
+	f := &fabric{d: d, links: map[*fabricLink]bool{}, watches: map[*func(uint32)]bool{}}
 	f.attr = cached(func() (a sysfs.HFIAttr, err error) {
 		p, err := ask(d, d.client.MADPort)
 		if err != nil {
@@ -58,7 +60,7 @@ func newFabrics(hfis []*device, ports []umad.Port) (list []*fabric, shown []sysf
 		list, shown = append(list, f), append(shown, sysfs.HFI{Index: i, File: n, Attr: f.attr})
 		ports = append(ports, umad.Port{Path: sysfs.UMAD(n), Stat: managed(sysfs.UMADNumber(n)), Open: f.open})
 		devices = append(devices, hfiverbs.Device{Path: sysfs.UVerbs(n), Stat: node(sysfs.UVerbsNumber(n)),
-			Query: f.query})
+			Query: f.query, Watch: f.watch})
 	}
 	return list, shown, ports, hfiverbs.New(devices...)
 }
@@ -98,6 +100,30 @@ func (f *fabric) open(receive func(umad.Address, []byte)) (umad.Link, error) {
 	return l, nil
 }
 
+// watch is hfiverbs.Device.Watch.
+func (f *fabric) watch(tell func(uint32)) (stop func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.session == 0 && !f.begin() {
+		return nil, syscall.ENODEV
+	}
+	f.watches[&tell] = true
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.watches, &tell)
+	}, nil
+}
+
+// event tells the programs of an event. What is told does not wait.
+func (f *fabric) event(number uint32) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for tell := range f.watches {
+		(*tell)(number)
+	}
+}
+
 // begin begins a session.
 func (f *fabric) begin() bool {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -109,8 +135,11 @@ func (f *fabric) begin() bool {
 				numbers <- e.Session
 			} else if e.MAD != nil {
 				f.received(e.MAD)
+			} else {
+				f.event(e.Event)
 			}
 		})
+		f.event(uint32(al.DeviceFatal))
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.session = 0 // the next file begins another

@@ -23,6 +23,9 @@ type Device struct {
 	// Query tells what device and port are. It is called from any goroutine; its
 	// errors are errnos.
 	Query func() (abi.DeviceAttr, abi.PortAttr, error)
+	// Watch has tell called for each asynchronous event of device or port, by its number in
+	// ibv_event_type, from any goroutine until stop returns. Its errors are errnos.
+	Watch func(tell func(event uint32)) (stop func(), err error)
 }
 
 // New returns a handler for these devices.
@@ -56,6 +59,7 @@ type file struct {
 	*trap.Pipe
 	device *Device
 	events *trap.Pipe // asynchronous ones; nil: GET_CONTEXT has not come
+	stop   func()     // ends them
 }
 
 // Ioctl implements trap.File: programs write commands, as to kernels before Linux 4.20.
@@ -64,6 +68,7 @@ func (f *file) Ioctl(*trap.Call, uint32, uint64) trap.Answer { return trap.Fail(
 // Release implements trap.File.
 func (f *file) Release() {
 	if f.events != nil {
+		f.stop()
 		f.events.Release()
 	}
 	f.Pipe.Release()
@@ -78,6 +83,8 @@ const (
 	word       = 4
 	extended   = 1 << 31 // of a command whose lengths count otherwise; there is none
 )
+
+const deviceFatal = 8 // IBV_EVENT_DEVICE_FATAL, the only event that is of no port
 
 // GET_CONTEXT's answer: its octets, and the version of the device's own part, which
 // follows if there is room.
@@ -141,13 +148,27 @@ func (f *file) getContext(c *trap.Call) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, _ := p.Descriptor()
-	number, err := c.Install(own, unix.O_CLOEXEC, trap.Lowest)
+	stop, err := f.device.Watch(func(event uint32) {
+		element := uint64(1) // the port
+		if event == deviceFatal {
+			element = 0
+		}
+		record := binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint64(nil, element), event)
+		// A program that has not read thousands loses events.
+		_ = p.Put(binary.NativeEndian.AppendUint32(record, 0))
+	})
 	if err != nil {
 		p.Release()
 		return nil, err
 	}
-	f.events = p
+	own, _ := p.Descriptor()
+	number, err := c.Install(own, unix.O_CLOEXEC, trap.Lowest)
+	if err != nil {
+		stop()
+		p.Release()
+		return nil, err
+	}
+	f.events, f.stop = p, stop
 	answer := abi.Octets(&abi.Context{AsyncFD: uint32(number), CompVectors: 1})
 	return binary.NativeEndian.AppendUint32(append([]byte(nil), answer...), contextVersion), nil
 }

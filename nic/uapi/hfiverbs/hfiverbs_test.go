@@ -39,6 +39,8 @@ func TestCommands(t *testing.T) {
 	if f.events, err = trap.NewPipe(0); err != nil {
 		t.Fatal(err)
 	}
+	stopped := 0
+	f.stop = func() { stopped++ }
 	events, _ := f.events.Descriptor()
 	defer unix.Close(events)
 	check(abi.CmdGetContext, contextLen, unix.EINVAL)

@@ -203,3 +203,11 @@ func (m *Manager) Nodes() (list []sa.Node, ready bool) {
 	}
 	return list, m.master() && !m.opt.Observe
 }
+
+// Partitions are the vESWs, each with its P_Key, for subnet administration.
+func (m *Manager) Partitions() (list []sa.Partition) {
+	for _, v := range m.vesws {
+		list = append(list, sa.Partition{Name: v.cfg.Name, PKey: v.cfg.PKey})
+	}
+	return list
+}

@@ -29,7 +29,7 @@ type Receiver struct {
 	done bool
 }
 
-// Take takes a datagram with RMPP data, ib.MADLen long, and returns the
+// Take takes a datagram with RMPP data, at least ib.MADLen long, and returns the
 // acknowledgement to send; nil: none. A segment out of order is dropped, and the
 // acknowledgement has the sender repeat it.
 func (r *Receiver) Take(mad []byte) (ack []byte, done bool) {
@@ -58,7 +58,7 @@ func (r *Receiver) Take(mad []byte) (ack []byte, done bool) {
 }
 
 func (r *Receiver) ack(mad []byte) []byte {
-	ack := make([]byte, ib.MADLen)
+	ack := make([]byte, ib.Len(mad[0]))
 	copy(ack, mad[:ib.DataOffset(mad[1])])
 	ack[3] ^= ib.ResponseBit
 	h := ib.RMPP{Type: ib.RMPPAck, Flags: ib.RMPPActive, Segment: r.last, Length: r.last + Window}
@@ -84,7 +84,7 @@ type Sender struct {
 // NewSender returns the sender of a message (kept).
 func NewSender(message []byte) *Sender {
 	at := ib.DataOffset(message[1])
-	s := &Sender{head: message[:at], data: message[at:], per: ib.MADLen - at, window: 1}
+	s := &Sender{head: message[:at], data: message[at:], per: ib.Len(message[0]) - at, window: 1}
 	s.last = uint32(max(1, (len(s.data)+s.per-1)/s.per))
 	return s
 }
@@ -96,7 +96,7 @@ func (s *Sender) Done() bool { return s.ended }
 // Delivered reports whether the receiver has acknowledged everything.
 func (s *Sender) Delivered() bool { return s.ended && !s.failed }
 
-// Take takes an RMPP packet of the receiver, ib.MADLen long.
+// Take takes an RMPP packet of the receiver, at least ib.MADLen long.
 func (s *Sender) Take(mad []byte) {
 	switch h := ib.ParseRMPP(mad); {
 	case s.ended:
@@ -133,7 +133,7 @@ func (s *Sender) Poll(now frame.Time, send func(mad []byte)) frame.Time {
 }
 
 func (s *Sender) segment(n uint32) []byte {
-	b := make([]byte, ib.MADLen)
+	b := make([]byte, len(s.head)+s.per)
 	copy(b, s.head)
 	data := s.data[min(int(n-1)*s.per, len(s.data)):]
 	data = data[:min(len(data), s.per)]

@@ -1,7 +1,7 @@
 // Package sa is subnet administration: the agent at a fabric manager's port that
 // tells programs such as saquery which nodes, ports and paths there are
 // (InfiniBand Architecture 1.3, chapter 15), and sminfo who manages the fabric. It answers datagrams of
-// InfiniBand's base version 1 by what the manager knows, tables by RMPP.
+// InfiniBand's base version 1, and of Omni-Path's 0x80, by what the manager knows, tables by RMPP.
 package sa
 
 import (
@@ -27,6 +27,14 @@ type Fabric interface {
 	Nodes() (list []Node, ready bool)
 	// SMInfo describes the manager itself.
 	SMInfo() mad.SMInfo
+	// Partitions are the virtual fabrics.
+	Partitions() []Partition
+}
+
+// Partition is a virtual fabric.
+type Partition struct {
+	Name string
+	PKey uint16 // without the bit of full members
 }
 
 // maxSenders bounds the tables under way.
@@ -61,16 +69,22 @@ func (a *Agent) Counters() Counters { return a.count }
 
 // Receive answers queries and takes the acknowledgements of tables.
 func (a *Agent) Receive(b []byte, from mad.Address, now frame.Time, send mad.Send) {
-	h, _, err := ib.Parse(b)
-	if err != nil || h.BaseVersion != 1 {
+	if len(b) > 0 && b[0] == ib.BaseVersionOPA { // zeros at the end may be missing
+		b = append(slices.Clone(b), make([]byte, max(0, mad.MaxLen-len(b)))...)
+	}
+	h, _, err := ib.Parse(b[:min(len(b), ib.Len(1))])
+	if err != nil || h.BaseVersion == 1 && len(b) != ib.MADLen {
 		return
 	}
-	if h.Class == ib.ClassSubnLID && h.Attr == ib.AttrSMInfo && h.Method == ib.MethodGet && from.QP == opa.QPSubnet {
+	version := ib.SAVersion
+	if h.BaseVersion == ib.BaseVersionOPA {
+		version = mad.BaseVersion
+	} else if h.Class == ib.ClassSubnLID && h.Attr == ib.AttrSMInfo && h.Method == ib.MethodGet && from.QP == opa.QPSubnet {
 		r := a.manager(nil)
 		send(from, ib.Response(nil, b, ib.StatusOK, r.Info()))
 		return
 	}
-	if h.Class != ib.ClassSA || h.ClassVersion != ib.SAVersion || from.QP != opa.QPGeneral {
+	if h.Class != ib.ClassSA || h.ClassVersion != version || from.QP != opa.QPGeneral {
 		return
 	}
 	if ib.ParseRMPP(b).Flags&ib.RMPPActive != 0 {
@@ -96,7 +110,7 @@ func (a *Agent) Receive(b []byte, from mad.Address, now frame.Time, send mad.Sen
 		return
 	}
 	m := ib.AppendSA(nil, b, ib.MethodGetResp, status, records)
-	send(from, append(m, make([]byte, ib.MADLen-len(m))...))
+	send(from, append(m, make([]byte, ib.Len(h.BaseVersion)-len(m))...))
 }
 
 // table begins to send records.
@@ -139,9 +153,12 @@ func (a *Agent) answer(h *ib.Header, q ib.SAQuery, nodes []Node) (found [][]byte
 		return nil, ib.StatusBadMethod
 	}
 	if h.Attr == ib.AttrClassPortInfo && !table {
-		return [][]byte{ib.AppendClassPortInfo(nil, 0)}, ib.StatusOK
+		return [][]byte{classPortInfo(h.BaseVersion)}, ib.StatusOK
 	}
 	all, ok := a.records(h.Attr, nodes)
+	if h.BaseVersion == ib.BaseVersionOPA {
+		all, ok = a.opaRecords(h.Attr, nodes)
+	}
 	if !ok {
 		return nil, ib.StatusBadAttr
 	}

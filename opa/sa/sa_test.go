@@ -27,6 +27,8 @@ func (n plain) SMInfo() mad.SMInfo {
 	return mad.SMInfo{PortGUID: uint64(n), Priority: 4, State: mad.SMMaster}
 }
 
+func (n plain) Partitions() []Partition { return []Partition{{"blue", 0x12}, {"green", 0x13}} }
+
 func query(method uint8, attr uint16, mask uint64, data ...byte) []byte {
 	b := make([]byte, ib.MADLen)
 	b[0], b[1], b[2], b[3], b[15] = 1, ib.ClassSA, ib.SAVersion, method, 5
@@ -101,5 +103,53 @@ func TestTable(t *testing.T) {
 	}
 	if c := a.Counters(); c.Tables != maxSenders+4 || c.Lost != maxSenders+3 {
 		t.Errorf("counters %+v", c)
+	}
+}
+
+// Datagrams of Omni-Path: the records of its tools, in segments of 2048 octets.
+func TestOmniPath(t *testing.T) {
+	for name, c := range map[string]struct {
+		method uint8
+		attr   uint16
+		mask   uint64
+		data   []byte
+		status uint16
+		len    int // of the message, from the headers on
+	}{
+		"what the agent can":   {ib.MethodGet, ib.AttrClassPortInfo, 0, nil, 0, mad.MaxLen},
+		"all nodes":            {ib.MethodGetTable, ib.AttrNodeRecord, 0, nil, 0, 56 + 70*120},
+		"the node of a LID":    {ib.MethodGetTable, ib.AttrNodeRecord, 1, []byte{0, 0, 0, 2}, 0, 56 + 120},
+		"ports":                {ib.MethodGetTable, ib.AttrPortInfoRecord, 0, nil, 0, 56 + 70*384},
+		"keys":                 {ib.MethodGetTable, attrPKeyRecord, 1, []byte{0, 0, 0, 2}, 0, 56 + 72},
+		"managers":             {ib.MethodGetTable, ib.AttrSMInfoRecord, 0, nil, 0, 56 + 40},
+		"a virtual fabric":     {ib.MethodGetTable, attrVFInfoRecord, 2, []byte{0, 0, 0, 0x13}, 0, 56 + 128},
+		"the fabric":           {ib.MethodGet, attrFabricInfo, 0, nil, 0, mad.MaxLen},
+		"links":                {ib.MethodGetTable, 0x20, 0, nil, ib.StatusBadAttr, mad.MaxLen},
+		"an unknown component": {ib.MethodGetTable, ib.AttrNodeRecord, 1 << 40, nil, ib.StatusSAInvalid, mad.MaxLen},
+	} {
+		q := query(c.method, c.attr, c.mask, c.data...)
+		q[0], q[2] = ib.BaseVersionOPA, mad.BaseVersion
+		a, from, r := New(plain(70)), mad.Address{LID: 9, QP: opa.QPGeneral}, new(rmpp.Receiver)
+		var acks [][]byte
+		var got []byte
+		send := func(_ mad.Address, b []byte) bool {
+			if len(b) != mad.MaxLen {
+				t.Errorf("%s: a datagram of %d octets", name, len(b))
+			}
+			if got = b; ib.ParseRMPP(b).Type == ib.RMPPData {
+				ack, _ := r.Take(b)
+				acks, got = append(acks, ack), r.Message()
+			}
+			return true
+		}
+		a.Receive(q[:60], from, 1, send) // zeros at the end left out
+		for len(acks) > 0 {
+			ack := acks[0]
+			acks = acks[1:]
+			a.Receive(ack, from, 2, send)
+		}
+		if status := binary.BigEndian.Uint16(got[4:]); status != c.status || len(got) != c.len {
+			t.Errorf("%s: status %#x, %d octets; want %#x, %d", name, status, len(got), c.status, c.len)
+		}
 	}
 }

@@ -18,6 +18,7 @@ const (
 	HeaderLen = 24
 	// BaseVersionOPA is the base version of Omni-Path's longer datagrams.
 	BaseVersionOPA = 0x80
+	opaMADLen      = 2048
 	DataLen        = 64 // of the attribute in a subnet management packet
 )
 
@@ -87,6 +88,14 @@ func Parse(mad []byte) (h Header, data []byte, err error) {
 		Attr: binary.BigEndian.Uint16(mad[16:]), Modifier: binary.BigEndian.Uint32(mad[20:]),
 		MKey: binary.BigEndian.Uint64(mad[offMKey:]),
 	}, mad[offData : offData+DataLen], nil
+}
+
+// Len is the most octets that a datagram of a base version has.
+func Len(version uint8) int {
+	if version == BaseVersionOPA {
+		return opaMADLen
+	}
+	return MADLen
 }
 
 // Hops is how many hops the directed route of a packet, MADLen long, has

@@ -65,12 +65,12 @@ type SAQuery struct {
 	Data []byte // the record that they are compared with, borrowed
 }
 
-// ParseSA reads a query, MADLen long.
+// ParseSA reads a query, at least MADLen long.
 func ParseSA(mad []byte) SAQuery {
 	return SAQuery{binary.BigEndian.Uint64(mad[offCompMask:]), mad[offSAData:]}
 }
 
-// AppendSA appends the answer to a query, which is MADLen long: its headers, and
+// AppendSA appends the answer to a query, at least MADLen long: its headers, and
 // records of equal length, each padded to 8 octets.
 func AppendSA(dst, query []byte, method uint8, status uint16, records [][]byte) []byte {
 	at := len(dst)
@@ -113,13 +113,13 @@ func (r *NodeRecord) Append(dst []byte) []byte {
 // if it names a component that is not compared.
 func (r *NodeRecord) Meets(q SAQuery) (ok, known bool) {
 	b := r.Append(nil)
-	return equal(q, b, map[uint64][2]int{NodeLID: {0, 2}, NodeType: {6, 1}, NodeGUID: {16, 8}, NodePortGUID: {24, 8},
+	return q.Equal(b, map[uint64][2]int{NodeLID: {0, 2}, NodeType: {6, 1}, NodeGUID: {16, 8}, NodePortGUID: {24, 8},
 		NodeDesc: {44, descriptionLen}})
 }
 
-// equal compares the components of a record that a query names: their places and
-// lengths.
-func equal(q SAQuery, record []byte, at map[uint64][2]int) (ok, known bool) {
+// Equal compares the components of a record that a query names: their places and
+// lengths. known is false if it names one that has no place.
+func (q SAQuery) Equal(record []byte, at map[uint64][2]int) (ok, known bool) {
 	rest := q.Mask
 	ok = true
 	for bit, p := range at {
@@ -150,7 +150,7 @@ func (r *PortInfoRecord) Append(dst []byte) []byte {
 
 // Meets is that of NodeRecord.
 func (r *PortInfoRecord) Meets(q SAQuery) (ok, known bool) {
-	return equal(q, r.Append(nil), map[uint64][2]int{PortInfoLID: {0, 2}, PortInfoPort: {2, 1}})
+	return q.Equal(r.Append(nil), map[uint64][2]int{PortInfoLID: {0, 2}, PortInfoPort: {2, 1}})
 }
 
 // PathRecord is a path between two ports, as long as the fabric has one service
@@ -186,7 +186,7 @@ func (r *PathRecord) Append(dst []byte) []byte {
 // Meets is that of NodeRecord.
 func (r *PathRecord) Meets(q SAQuery) (ok, known bool) {
 	q.Mask &^= PathReversible | PathNumb
-	return equal(q, r.Append(nil), map[uint64][2]int{PathDGID: {8, 16}, PathSGID: {24, 16}, PathDLID: {40, 2},
+	return q.Equal(r.Append(nil), map[uint64][2]int{PathDGID: {8, 16}, PathSGID: {24, 16}, PathDLID: {40, 2},
 		PathSLID: {42, 2}})
 }
 

@@ -79,7 +79,8 @@ func (a *Agent) Receive(b []byte, from mad.Address, now frame.Time, send mad.Sen
 	version := ib.SAVersion
 	if h.BaseVersion == ib.BaseVersionOPA {
 		version = mad.BaseVersion
-	} else if h.Class == ib.ClassSubnLID && h.Attr == ib.AttrSMInfo && h.Method == ib.MethodGet && from.QP == opa.QPSubnet {
+	} else if h.Class == ib.ClassSubnLID && h.Attr == ib.AttrSMInfo && h.Method == ib.MethodGet &&
+		from.QP == opa.QPSubnet {
 		r := a.manager(nil)
 		send(from, ib.Response(nil, b, ib.StatusOK, r.Info()))
 		return

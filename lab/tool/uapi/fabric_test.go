@@ -129,12 +129,10 @@ func TestFabricTools(t *testing.T) {
 		{"h1", "opasaquery", []string{"h1", "h2", "em1", "0x0011750101000002"}},
 		{"h1", "opasaquery -o lid -d h2", []string{"0x00000020"}},
 		{"h1", "opasaquery -o classportinfo", []string{"BaseVersion"}},
-		{"h1", "opasaquery -o path -l 0x20", []string{"0x8012"}},
-		{"em1", "opasaquery -o portinfo -l 0x20", []string{"Active"}},
-		{"em1", "opasaquery -o sminfo", []string{"0x00117501010000ff"}},
-		{"em1", "opasaquery -o pkey -l 0x20", []string{"0x8012"}},
-		{"em1", "opasaquery -o vfinfo", []string{"blue", "0x0012"}},
-		{"em1", "opasaquery -o fabricinfo", []string{"Number of HFIs: 3"}},
+		{"h1", "opasaquery -o path -l 0x20", []string{"PKey: 0x8012"}},
+		{"h1", "opasaquery -o vfinfo", []string{"Name: blue", "PKey: 0x12"}},
+		{"h1", "opafabricinfo", []string{"Master SM: em1", "Number of HFIs: 3"}},
+		{"h1", "opagetvf -i 0", []string{"blue:0:0x12:"}},
 		{"h1", "sminfo", []string{"sm guid 0x117501010000ff", "SMINFO_MASTER"}},
 	} {
 		for _, via := range []trap.Via{trap.Seccomp, trap.Preload}[:1+len(c.argv)%2] {

@@ -17,7 +17,8 @@ type segments struct {
 
 // segmented tells whether a datagram is a segment or its acknowledgement.
 func segmented(b []byte) bool {
-	return (b[0] == 1 && len(b) == ib.MADLen || b[0] == ib.BaseVersionOPA && len(b) >= ib.MADLen) && !subnet(b[offClass]) && ib.ParseRMPP(b).Flags&ib.RMPPActive != 0
+	whole := b[0] == 1 && len(b) == ib.MADLen || b[0] == ib.BaseVersionOPA && len(b) >= ib.MADLen
+	return whole && !subnet(b[offClass]) && ib.ParseRMPP(b).Flags&ib.RMPPActive != 0
 }
 
 // segmented tells whether the message of x leaves in segments.

@@ -306,7 +306,9 @@ func (d *served) Perf(raw json.RawMessage, progress func(any), done func(any, er
 		return job(raw, progress, done)
 	}
 	return perform(d, raw, func(job perfconf.Job, now frame.Time) (*perf.Run, error) {
-		return perf.Start(d.Device, job, now, func(r perf.Report, err error) { done(r, explain(job.Op, err)) },
+		return perf.Start(d.Device, job, now, func(r perf.Report, err error) {
+			done(r, explain(job.Op, err, d.Device.IP.Conflicts()))
+		},
 			func(p perf.Progress) { progress(p) })
 	})
 }
@@ -338,8 +340,9 @@ func decodeStrictly[T any](raw json.RawMessage) (v T, err error) {
 	return v, err
 }
 
-// explain adds how to mend what the engine can only name.
-func explain(op perfconf.Op, err error) error {
+// explain adds how to mend what the engine can only name. Conflicts counts messages of stations
+// that use an address of the NIC.
+func explain(op perfconf.Op, err error, conflicts uint64) error {
 	remedy := ""
 	protocol := (*rdmap.Error)(nil)
 	switch {
@@ -353,6 +356,8 @@ func explain(op perfconf.Op, err error) error {
 		remedy = "check the port: what listens there speaks no iWARP"
 	case errors.As(err, &protocol):
 		remedy = "capture the next try to see the FPDU: tapir capture -w f.pcapng"
+	case errors.Is(err, cm.ErrUnreachable) && conflicts > 0:
+		remedy = "another station has the MAC or IP address of this NIC: set another by --mac or --ip"
 	case errors.Is(err, cm.ErrUnreachable):
 		remedy = "check the address, and that both TAPs are on one network"
 	}

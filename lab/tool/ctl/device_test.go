@@ -223,12 +223,15 @@ func TestExplain(t *testing.T) {
 		{perfconf.Rping, &mpa.Error{Code: mpa.Startup}, "speaks no iWARP"},
 		{perfconf.Rping, &rdmap.Error{Layer: rdmap.LayerLLP, Code: 2}, "tapir capture"},
 	} {
-		err := explain(c.op, fmt.Errorf("%s: connect: %w", c.op, c.err))
+		err := explain(c.op, fmt.Errorf("%s: connect: %w", c.op, c.err), 0)
 		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: %q, want %q in one line", c.err, err, c.want)
 		}
 	}
-	if err := explain(perfconf.Rping, nil); err != nil {
+	if err := explain(perfconf.Rping, cm.ErrUnreachable, 1); !strings.Contains(err.Error(), "--mac") {
+		t.Errorf("a conflict: %v", err)
+	}
+	if err := explain(perfconf.Rping, nil, 0); err != nil {
 		t.Errorf("nothing wrong: %v", err)
 	}
 }

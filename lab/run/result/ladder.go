@@ -43,6 +43,7 @@ type Exchange struct {
 	// Octets are the beginnings of packets by their number, in hexadecimal, for a page without a
 	// server.
 	Octets map[int]string `json:"octets,omitempty"`
+	Centre int            `json:"centre,omitempty"` // number of the flow that the ladder is about
 }
 
 // Bounds of the ladder of a failure: its steps, its links, and the octets of
@@ -106,7 +107,11 @@ func (r *Result) sample(rec Recording) {
 		if _, err := l.replay(rec, all, sampleRead); err != nil || l.Exchange == nil || len(l.Exchange.Ladder) == 0 {
 			continue
 		}
-		if l.Exchange.centre(at); l.dump(rec) == nil {
+		l.Exchange.centre(at)
+		if l.Exchange.Centre == 0 {
+			l.Note = "The first steps that passed; there was no connection."
+		}
+		if l.dump(rec) == nil {
 			r.Ladders = []Ladder{l}
 		}
 		return
@@ -165,10 +170,13 @@ func (x *Exchange) centre(at time.Duration) {
 		if at >= 0 {
 			return e.Time >= at
 		}
-		return slices.ContainsFunc(x.Flows, func(f *inspect.Flow) bool {
-			return f.Number == e.Flow && f.Protocol != inspect.PTP
+		return slices.ContainsFunc(x.Flows, func(f *inspect.Flow) bool { // that has two ends
+			return f.Number == e.Flow && f.B != "" && f.Protocol != inspect.PTP
 		})
 	})
+	if i >= 0 {
+		x.Centre = all[i].Flow
+	}
 	if at >= 0 {
 		i -= ladderSteps / 2
 	}

@@ -91,7 +91,10 @@ export class Legend {
 export function plot(into, at, lines, shown, options = {}) {
 	return new uPlot({
 		width: Math.max(300, into.clientWidth), height: options.height || 220, legend: { show: false }, cursor: { y: false },
-		scales: { x: { time: !options.seconds, distr: options.log ? 3 : 1 }, y: { distr: options.log ? 3 : 1 } },
+		scales: {
+			x: { time: !options.seconds, distr: options.log ? 3 : 1, ...(options.seconds ? {} : { range: (_, from, to) => [Math.min(from, to - 10), to] }) },
+			y: { distr: options.log ? 3 : 1 },
+		},
 		series: [{}, ...lines.map((l) => ({ label: l.label, stroke: l.color, width: 1.5, dash: l.dash, show: shown(l.id), spanGaps: !!options.seconds }))],
 		axes: [0, 1].map((side) => ({ stroke: () => getComputedStyle(into).color, grid: { stroke: "#8884" }, ticks: { stroke: "#8884" }, size: side ? 80 : 44 })),
 	}, [at, ...lines.map((l) => l.values)], into);

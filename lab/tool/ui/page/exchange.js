@@ -20,7 +20,7 @@ export function ladder(x, id) {
 	const [low, top] = [packets.at(0), packets.at(-1)];
 	const findings = (x.findings || []).filter((f) => f.packet >= low && f.packet <= top);
 	const first = findings.find((f) => !f.note && flows.some((g) => g.number === f.flow));
-	const shown = first?.flow || flows.find((f) => f.protocol !== "PTP")?.number;
+	const shown = first?.flow || x.centre || flows.find((f) => f.protocol !== "PTP")?.number;
 	if (shown) which.value = shown;
 	const root = el("div", { class: "exchange" },
 		el("p", {}, count(x.packets, "packet") + ": ", el("b", { class: x.verdict === "violations" ? "bad" : null }, x.verdict),

@@ -88,7 +88,7 @@ func (f *Field) Take(value Node) error {
 			return n.Errorf("%s: expected %s", f.Name, f.Expect)
 		}
 		if err := f.set(text); err != nil {
-			return n.Errorf("%s: %s", f.Name, f.wrong(err))
+			return n.Errorf("%s: %s", f.Name, f.wrong(text, err))
 		}
 	}
 	return nil
@@ -102,8 +102,9 @@ func (f *Field) takeWords(whole Node, list []Node) error {
 			return n.Errorf("%s: expected %s", f.Name, f.Expect)
 		}
 	}
-	if err := f.Set(strings.Join(words, ",")); err != nil {
-		return whole.Errorf("%s: %s", f.Name, f.wrong(err))
+	text := strings.Join(words, ",")
+	if err := f.Set(text); err != nil {
+		return whole.Errorf("%s: %s", f.Name, f.wrong(text, err))
 	}
 	return nil
 }
@@ -113,10 +114,15 @@ type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
-// wrong says why Set has refused a value.
-func (f *Field) wrong(err error) string {
+// wrong says why Set has refused a text.
+func (f *Field) wrong(text string, err error) string {
 	if r, ok := err.(Refusal); ok {
 		return string(r)
+	}
+	if words, ok := f.Schema["enum"].([]string); ok {
+		if hint := Near(text, words); hint != "" {
+			return hint
+		}
 	}
 	return "expected " + f.Expect
 }
@@ -142,7 +148,7 @@ func Set(fields []Field, name, text string) error {
 	for _, f := range fields {
 		if f.Name == key && f.Set != nil {
 			if err := f.set(text); err != nil {
-				return fmt.Errorf("%s: %q: %s", name, text, f.wrong(err))
+				return fmt.Errorf("%s: %q: %s", name, text, f.wrong(text, err))
 			}
 			return nil
 		}

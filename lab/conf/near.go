@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -24,7 +25,9 @@ func choice(name, words string, all []string) string {
 	}
 	var found []match
 	for _, n := range all {
-		if m := levenshtein.Match(name, n, nil); m >= near || len(name) > 3 && strings.HasPrefix(n, name) {
+		m := levenshtein.Match(name, n, nil)
+		slip := len(n) > 1 && len(name) > 1 && levenshtein.Distance(name, n, nil) == 1
+		if m >= near || slip || len(name) > 3 && strings.HasPrefix(n, name) {
 			found = append(found, match{n, m})
 		}
 	}
@@ -37,6 +40,29 @@ func choice(name, words string, all []string) string {
 		names = append(names, m.name)
 	}
 	return "did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// most is how many names are listed where none is near.
+const most = 40
+
+// OneOf tells what name, which is none of all, could have been: those that are near, else all.
+func OneOf(name string, all []string) string {
+	if hint := Near(name, all); hint != "" || len(all) == 0 {
+		return cmp.Or(hint, "there are none")
+	}
+	list := strings.Join(all[:min(most, len(all))], ", ")
+	if len(all) > most {
+		list += " ..."
+	}
+	return "choose one of " + list
+}
+
+// Aside is what Near asks, behind a sentence; empty: none is near.
+func Aside(name string, all []string) string {
+	if hint := Near(name, all); hint != "" {
+		return ": " + hint
+	}
+	return ""
 }
 
 // Near asks whether one of all was meant by a name that is none of them; empty: none is near.

@@ -116,7 +116,8 @@ func (s *stepDraft) readStep(n conf.Node) error {
 }
 
 // linkCounters are those of a link.
-const linkCounters = "frames, lost, duplicated, corrupted, reordered, refused, late_us_p50, late_us_p99, late_us_max"
+const linkCounters = "frames, lost, duplicated, corrupted, reordered, refused, late_us_p50, late_us_p99, " +
+	"late_us_p999, late_us_max"
 
 func finishWait(s *stepDraft, n conf.Node) error {
 	if s.For > 0 {

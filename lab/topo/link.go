@@ -110,7 +110,8 @@ func (d *draft) referTo(name *string, n conf.Node, suits func(*Node) string, all
 	d.later(func() error {
 		found := d.Node(d.members(text)[0])
 		if found == nil || !all && d.groups[text] != nil || strings.Contains(text, listSep) {
-			return n.Errorf("there is no node %s", text)
+			return n.Errorf("there is no node %s: %s", text,
+				conf.OneOf(text, texts(d.Nodes, func(n Node) string { return n.Name })))
 		}
 		why := suits(found)
 		return n.ErrorIf(why != "", "%s: %s", text, why)
@@ -127,7 +128,7 @@ func (d *draft) referLink(name *string, n conf.Node) error {
 	*name = text
 	d.later(func() error {
 		names := texts(d.Links, func(l Link) string { return l.Name })
-		return n.ErrorIf(d.Lab.Link(text) == nil, "there is no link %s; there are %s", text, strings.Join(names, ", "))
+		return n.ErrorIf(d.Lab.Link(text) == nil, "there is no link %s: %s", text, conf.OneOf(text, names))
 	})
 	return nil
 }

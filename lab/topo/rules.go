@@ -36,6 +36,14 @@ func (i *impaired) fields() []conf.Field {
 			Schema: ruleSchema(), Node: func(n conf.Node) error { i.list = &n; return nil }})
 }
 
+// Faults are the names of the faults of a link.
+func Faults() (names []string) {
+	for _, f := range new(impaired).fields() {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
 // finish reads what needs to know the link's ends.
 func (i *impaired) finish(d *draft, l *Link) (each [2]fault.Impairment, rules []fault.Rule, err error) {
 	i.both.All = true

@@ -168,6 +168,10 @@ func (s *stepDraft) perfFields() []conf.Field {
 			Set:    conf.Word(&s.Job.Transport, perfconf.Transports...)},
 		{Name: "qps", Expect: "queue pairs", Set: conf.Int(&s.Job.QPs, 1, perfconf.MaxQPs)},
 		{Name: "depth", Expect: "requests in flight on each", Set: conf.Int(&s.Job.Depth, 1, perfconf.MaxDepth)},
+		{Name: "latency", Expect: "bounds half round trips of write-lat and send-lat, such as {p50: 20us, p99: 100us}",
+			Schema: conf.Object(s.Latency.Fields()), Node: func(n conf.Node) error {
+				return conf.Decode(n, "bounds, such as {p99: 100us}", s.Latency.Fields())
+			}},
 		{Name: "error", Expect: "a regular expression: the workload fails, for a reason that matches it",
 			Set: conf.Parsed(&s.Fails, parsePattern)}, s.timeoutField(),
 	}
@@ -181,6 +185,9 @@ func finishPerf(s *stepDraft, n conf.Node) error {
 			return n.Errorf("size: only verify takes several")
 		}
 		s.Job.Sizes = nil
+	}
+	if s.Latency != (perfconf.Latency{}) && s.Job.Op != perfconf.WriteLat && s.Job.Op != perfconf.SendLat {
+		return n.Errorf("latency: is of write-lat and send-lat")
 	}
 	s.Text = fmt.Sprintf("perf %s from %s to %s", s.Job.Op, s.Client, s.Server)
 	i := len(s.Steps)
@@ -253,7 +260,8 @@ func (d *draft) addStep(n conf.Node) error {
 		d.Steps = append(d.Steps, s.Step)
 		return nil
 	}
-	return entries[0].Key.Errorf("%s: a step begins with one of %s", entries[0].Name, verbNames())
+	return entries[0].Key.Errorf("%s: a step begins with one of %s%s", entries[0].Name, verbNames(),
+		conf.Aside(entries[0].Name, strings.Split(verbNames(), ", ")))
 }
 
 func verbNames() string {

@@ -159,6 +159,7 @@ type Step struct {
 	Server, Client string         // nodes, or entries with a count
 	Pairs          []Pair         // side by side
 	Fails          *regexp.Regexp // nil: it has to succeed
+	Latency        perfconf.Latency
 
 	// Of fault and link.
 	Link  string

@@ -126,7 +126,7 @@ func TestMistakes(t *testing.T) {
 			"6:6: transport: b and a have personality iwarp, not roce"},
 		{two + "steps:\n  - {perf: write-bw, server: a, client: b, to: 10.0.0.9}\n", "6:6: to: 10.0.0.9 is no address of a"},
 		{two + "steps:\n  - {perf: send-lat, server: a, client: b, qps: 2}\n", "6:6: send-lat runs on one queue pair"},
-		{two + "steps:\n  - {fault: x}\n", "6:13: there is no link x; there are a-b"},
+		{two + "steps:\n  - {fault: x}\n", "6:13: there is no link x: choose one of a-b"},
 		{two + "steps:\n  - {link: a-b, state: off}\n", "6:24: state: expected down or up"},
 		{two + "steps:\n  - wait: rping\n", `6:11: no program called "rping" was started before`},
 		{two + "steps:\n  - wait: {node: a}\n", "6:5: a: say which counter, or listening"},

@@ -68,11 +68,14 @@ func fieldsOf(k *kind) []field {
 	case ofStartup:
 		return startupFields
 	case ofFPDU, ofMessage:
+		if k.isNVMe() {
+			return fieldsOfNVMe(k)
+		}
 		return fpduFields
 	case ofPDU:
 		return pduFields
 	}
-	return nil
+	return fieldsOfNVMe(k)
 }
 
 // fieldOf is the field of that name, nil if k has none.
@@ -87,7 +90,7 @@ func fieldOf(k *kind, name string) *field {
 }
 
 func fieldNames(k *kind) (names []string) {
-	if k.class == ofRoCE {
+	if k.class == ofRoCE && !k.isNVMe() {
 		for _, f := range roceFields {
 			names = append(names, f.name)
 		}
@@ -111,13 +114,18 @@ func fieldNames(k *kind) (names []string) {
 func FieldNames() string {
 	of := func(w What) string { return strings.Join(fieldNames(w.kind()), ", ") }
 	return fmt.Sprintf("of FPDUs and messages: %s; of MPA frames: %s; of RoCE packets: %s; of PDUs of iSCSI: %s; "+
-		"of TCP segments: %s; of PTP messages: %s; of 16B packets: %s; of 9B packets: %s",
-		of("fpdu"), of("mpa-request"), of("roce"), of("iscsi"), of("tcp"), of("ptp"), of("16b"), of("9b"))
+		"of TCP segments: %s; of PTP messages: %s; of 16B packets: %s; of 9B packets: %s; of FCoE frames: %s; "+
+		"of FIP frames: %s; of commands of NVMe: %s; of completions of NVMe: %s",
+		of("fpdu"), of("mpa-request"), of("roce"), of("iscsi"), of("tcp"), of("ptp"), of("16b"), of("9b"),
+		of("fcoe"), of("fip"), of("nvme-command"), of("nvme-completion"))
 }
 
 // bits is how many bits there are to choose from.
 func (r *Rule) bits() int {
 	k := r.What.kind()
+	if f := nvmeField(k, r.Field); r.AnyOctet && f != nil && f.size > 0 {
+		return f.size * 8
+	}
 	if f := roceField(r.Field); r.AnyOctet && k.class == ofRoCE && f != nil && f.size > 0 {
 		return f.size
 	}
@@ -148,7 +156,11 @@ func (r *Rule) place(i *item, draw func(n int) int) (octet int, mask byte, ok bo
 			size = i.contents() - from
 		}
 	}
-	return r.pick(from, size, fixed, draw)
+	octet, mask, ok = r.pick(from, size, fixed, draw)
+	if f := nvmeField(r.What.kind(), r.Field); f != nil {
+		octet = f.little(from, octet, r.AnyOctet)
+	}
+	return octet, mask, ok
 }
 
 // fieldIn is the rule's field as i has it, nil if i lacks it.

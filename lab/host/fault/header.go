@@ -60,6 +60,10 @@ func headerFields(k *kind) []headerField {
 		return little
 	case k.class == ofFabric:
 		return fields9B
+	case k.class == ofFCoE:
+		return fcoeFields
+	case k.class == ofFIP:
+		return fipFields
 	}
 	return nil
 }
@@ -77,23 +81,23 @@ func headerFieldOf(k *kind, name string) *headerField {
 func (r *rule) placeHeader(j *judgement) (octet int, mask byte, ok bool) {
 	t, end := j.t, len(j.frame)
 	f := headerFieldOf(r.kind, r.Field)
-	switch {
-	case f == nil:
+	if f == nil {
 		return r.pick(t.at, end-t.at, false, r.rng.IntN)
+	}
+	at, end, ok := j.extent(r.kind, f)
+	switch {
+	case !ok:
+		return 0, 0, false
 	case r.kind.class == ofTCP && f.size == 0:
 		return r.pick(t.payloadAt(), len(t.payload), false, r.rng.IntN)
 	case f.size == 0:
-		trailer := opa.TrailerLen
-		if r.kind.what == "9b" {
-			trailer = 4
-		}
-		return r.pick(t.at+f.at/8, end-trailer-t.at-f.at/8, false, r.rng.IntN)
+		return r.pick(at+f.at/8, end-r.kind.trailer()-at-f.at/8, false, r.rng.IntN)
 	case t.class == ofPTP && (t.ptp == msg.Signaling || t.ptp == msg.Management) &&
 		(f.name == secondsField || f.name == nanosecondsField):
 		return 0, 0, false
 	}
 	n, ok := r.bitOf(f.size)
-	from := 8 * t.at
+	from := 8 * at
 	if f.at < 0 {
 		from = 8 * end
 	}
@@ -104,7 +108,20 @@ func (r *rule) placeHeader(j *judgement) (octet int, mask byte, ok bool) {
 		n = from + f.at + f.size - 1 - n
 		octet, mask = n/8, 0x80>>(n%8)
 	}
-	return octet, mask, ok && octet >= t.at && octet < end
+	return octet, mask, ok && octet >= at && octet < end
+}
+
+// trailer is how many octets stand behind the payload of a thing.
+func (k *kind) trailer() int {
+	switch {
+	case k.what == "9b":
+		return 4
+	case k.class == ofFabric:
+		return opa.TrailerLen
+	case k.class == ofFCoE:
+		return fcoeTail
+	}
+	return 0
 }
 
 // bitOf is the bit of a field of size bits that a rule flips, 0 being the least significant.

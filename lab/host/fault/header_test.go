@@ -102,7 +102,7 @@ func TestFlipFields(t *testing.T) {
 		t.Error(key, err)
 	}
 	r.Field = "stag"
-	if key, err := r.Check(); key != "field" || fmt.Sprint(err)[:20] != "a PTP Sync has major" {
+	if key, err := r.Check(); key != "field" || fmt.Sprint(err)[:35] != "a PTP Sync has no field stag: choose"[:35] {
 		t.Error(key, err)
 	}
 }

@@ -183,7 +183,7 @@ func (j *judgement) decide(i *item) {
 	i.judged = true
 	j.t.item = i
 	for _, r := range j.e.rules {
-		if r.of(j) && r.about(i) && r.ofQP(j) && (r.Effect != Flip || r.Field == "" || r.fieldIn(i) != nil) {
+		if r.of(j) && r.about(j.t, i) && r.ofQP(j) && (r.Effect != Flip || r.Field == "" || r.fieldIn(i) != nil) {
 			if s := j.choose(r, i); s != nil {
 				j.aim(r, i, s)
 			}
@@ -193,7 +193,7 @@ func (j *judgement) decide(i *item) {
 }
 
 // about reports whether the kind of r is that of the item.
-func (r *rule) about(i *item) bool {
+func (r *rule) about(t *thing, i *item) bool {
 	switch r.kind.class {
 	case ofStartup:
 		return i.startup && (r.What == "mpa-request") == (i.kind == mpa.Request)
@@ -202,7 +202,7 @@ func (r *rule) about(i *item) bool {
 	case ofPDU:
 		return i.pdu != nil && r.kind.is(&thing{item: i})
 	case ofMessage:
-		return !i.startup && i.pdu == nil && r.kind.is(&thing{item: i})
+		return !i.startup && i.pdu == nil && r.kind.is(&thing{item: i, src: t.src, dst: t.dst})
 	}
 	return false
 }

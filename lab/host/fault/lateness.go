@@ -69,9 +69,10 @@ func (l *Lateness) Quantile(share float64) time.Duration {
 
 // Late is Lateness for people and files, in microseconds.
 type Late struct {
-	P50 float64 `json:"p50_us"`
-	P99 float64 `json:"p99_us"`
-	Max float64 `json:"max_us"`
+	P50  float64 `json:"p50_us"`
+	P99  float64 `json:"p99_us"`
+	P999 float64 `json:"p999_us"`
+	Max  float64 `json:"max_us"`
 	// Histogram has the bins that are not empty.
 	Histogram []LateBin `json:"histogram"`
 }
@@ -88,7 +89,7 @@ func (l *Lateness) Late() *Late {
 		return nil
 	}
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
-	r := &Late{P50: us(l.Quantile(.5)), P99: us(l.Quantile(.99)), Max: us(l.Max)}
+	r := &Late{P50: us(l.Quantile(.5)), P99: us(l.Quantile(.99)), P999: us(l.Quantile(.999)), Max: us(l.Max)}
 	for i, n := range l.bins {
 		if n > 0 {
 			r.Histogram = append(r.Histogram, LateBin{us(lateMost(i)), n})
@@ -102,7 +103,8 @@ func (l *Late) Counter(name string) (us uint64, ok bool) {
 	if l == nil {
 		l = &Late{}
 	}
-	v, ok := map[string]float64{"late_us_p50": l.P50, "late_us_p99": l.P99, "late_us_max": l.Max}[name]
+	v, ok := map[string]float64{"late_us_p50": l.P50, "late_us_p99": l.P99, "late_us_p999": l.P999,
+		"late_us_max": l.Max}[name]
 	return uint64(math.Ceil(v)), ok
 }
 

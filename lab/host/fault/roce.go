@@ -182,6 +182,9 @@ func (f *bits) octet(p *packet, at, n int) (octet int, mask byte) {
 // placeRoCE is what a rule flips in the packet in hand, drawn from its seed where the rule leaves
 // it open; false if the packet has no such field.
 func (r *rule) placeRoCE(p *packet) (octet int, mask byte, ok bool) {
+	if f := nvmeField(r.kind, r.Field); f != nil {
+		return r.placeNVMe(p, f)
+	}
 	f := roceField(r.Field)
 	switch {
 	case f == nil:
@@ -377,7 +380,7 @@ func (j *judgement) packet() {
 // hits reports whether a packet has what the rule flips.
 func (r *rule) hits(p *packet) bool {
 	f := roceField(r.Field)
-	if r.Effect != Flip || f == nil {
+	if r.Effect != Flip || f == nil || r.kind.isNVMe() {
 		return true
 	}
 	_, ok := p.header(f.header)

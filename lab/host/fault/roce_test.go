@@ -213,7 +213,7 @@ func TestRoCEMistakes(t *testing.T) {
 		{with(Drop, "roce", func(r *Rule) { r.Match = []Match{{"payload", 5}} }), "match", "payload: expected a field"},
 		{with(Drop, "roce", func(r *Rule) { r.Match = []Match{{"psn", 1 << 24}} }), "match", "psn: it has 24 bits: expected a number up to 16777215"},
 		{with(Flip, "roce", func(r *Rule) { r.Field, r.Bit = "icrc", 32 }), "bit", "there are bits 0 to 31"},
-		{with(Flip, "roce", func(r *Rule) { r.Field = "stag" }), "field", "any RoCE packet has opcode, se"},
+		{with(Flip, "roce", func(r *Rule) { r.Field = "stag" }), "field", "any RoCE packet has no field stag: choose one of opcode, se"},
 		{with(Flip, "fpdu", func(r *Rule) { r.MendICRC = true }), "icrc", "is of RoCE packets"},
 		{NewRule(Reset, "roce"), "reset", "only TCP connections can be reset"},
 		{with(Drop, "roce", func(r *Rule) { r.After = 5 }), "after", "counts octets of TCP connections"},

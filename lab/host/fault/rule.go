@@ -3,9 +3,9 @@ package fault
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"tapir/lab/conf"
 	"tapir/ptp/msg"
 	"tapir/rdmap"
 )
@@ -53,6 +53,8 @@ const (
 	ofPTP                  // a PTP message
 	ofFabric               // an Omni-Path packet on Ethernet
 	ofRoCE                 // a RoCE packet with a right ICRC
+	ofFCoE                 // an FCoE frame
+	ofFIP                  // a FIP frame
 )
 
 // kind is what rules know of a What.
@@ -93,7 +95,7 @@ var kinds = append([]kind{
 	ptp("signaling", msg.Signaling), ptp("management", msg.Management),
 	{"16b", ofFabric, func(t *thing) bool { return t.bypass }, "an Omni-Path 16B packet"},
 	{"9b", ofFabric, func(t *thing) bool { return !t.bypass }, "an Omni-Path 9B packet"},
-}, append(pduKinds(), roceKinds()...)...)
+}, slices.Concat(pduKinds(), storageKinds(), roceKinds())...)
 
 func message(w What, is func(rdmap.Opcode) bool, text string) kind {
 	return kind{w, ofMessage, func(t *thing) bool {
@@ -227,7 +229,7 @@ func (r *Rule) Check() (key string, err error) {
 		{r.Effect != Flip && r.Stale, "checksum", "is of flip"},
 		{r.MendICRC && k.class != ofRoCE, "icrc", "is of RoCE packets"},
 		{r.Field != "" && !slices.Contains(fieldNames(k), r.Field), "field",
-			fmt.Sprintf("%s has %s", k.text, strings.Join(fieldNames(k), ", "))},
+			fmt.Sprintf("%s has no field %s: %s", k.text, r.Field, conf.OneOf(r.Field, fieldNames(k)))},
 		{r.Bit >= r.bits(), "bit", fmt.Sprintf("there are bits 0 to %d", r.bits()-1)},
 	} {
 		if c.bad {

@@ -8,6 +8,9 @@ import (
 	"tapir/ptp/msg"
 	"tapir/ptp/transport"
 	"tapir/wire/ether"
+	"tapir/wire/fc"
+	"tapir/wire/fcoe"
+	"tapir/wire/fip"
 	"tapir/wire/frame"
 	"tapir/wire/geneve"
 	"tapir/wire/headers"
@@ -39,6 +42,9 @@ type thing struct {
 	ptp    msg.Type
 	bypass bool // 16B
 	fabL4  int
+
+	fc  fc.RCtl
+	fip fip.Op
 
 	item *item // of a stream
 	roce packet
@@ -72,6 +78,10 @@ func look(b []byte) (t thing) {
 		t.lookIP(b, n)
 	case ib.EtherType:
 		t.lookRoCEv1(b, n)
+	case fcoe.EtherType:
+		t.lookFCoE(b, n)
+	case fip.EtherType:
+		t.lookFIP(b, n)
 	}
 	if t.class == ofFrame && !t.arp {
 		t.lookFabric(b, &h)

@@ -36,6 +36,8 @@ type Bitflip struct {
 	// L4 and Sum are where the octets begin that the checksum at Sum covers,
 	// which has to be mended; 0: none.
 	L4, Sum int
+	// FC is where an FCoE frame begins whose CRC has to be mended; 0: it stays.
+	FC int
 	// icrc is the packet whose ICRC has to be mended, too; nil: it stays.
 	icrc *packet
 }
@@ -84,6 +86,9 @@ func (f *Bitflip) apply(b []byte) {
 	f.xor(b, f.Octet, f.Mask)
 	if f.icrc != nil {
 		f.mendICRC(b)
+	}
+	if f.FC > 0 {
+		mendFC(b, f.FC)
 	}
 }
 
@@ -139,6 +144,9 @@ func (j *judgement) flip(octet int, mask byte, r *rule) {
 	f := Bitflip{Octet: octet, Mask: mask, L4: j.t.l4, Sum: j.t.sum}
 	if r.Stale {
 		f.L4, f.Sum = 0, 0
+	}
+	if j.t.class == ofFCoE && !r.Stale && r.Field != fcCRCField && r.kind.class == ofFCoE {
+		f.FC = j.t.at
 	}
 	if r.MendICRC {
 		p := j.t.roce
@@ -238,6 +246,10 @@ func (j *judgement) describe() string {
 		s = fmt.Sprintf("TCP segment %v", t.tcp.Flags)
 	case t.class == ofRoCE:
 		s = fmt.Sprintf("%v PSN %d to QP %d", t.roce.Opcode, t.roce.PSN, t.roce.DestQP)
+	case t.class == ofFCoE:
+		s = fmt.Sprintf("FCoE frame (R_CTL %#02x)", uint8(t.fc))
+	case t.class == ofFIP:
+		s = fmt.Sprintf("FIP frame (operation %d, subcode %d)", t.fip>>8, t.fip&0xff)
 	case t.class == ofPTP:
 		s = t.ptp.String()
 	case t.class == ofFabric && t.bypass:

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"tapir/lab/conf"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/process"
 	"tapir/lab/topo"
@@ -120,7 +121,7 @@ func Find(name string) (*Running, error) {
 	case name == "":
 		return nil, fmt.Errorf("several labs are up, choose one: %s", strings.Join(names, ", "))
 	}
-	return nil, fmt.Errorf("lab %s is not up; up: %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("lab %s is not up: %s", name, conf.OneOf(name, names))
 }
 
 // Stop ends a lab and returns when nothing of it is left.

@@ -370,7 +370,7 @@ func TestUpExecDown(t *testing.T) {
 		{"exec kept h ping -c 1 10.0.0.1", "1 received"},
 		{"exec kept z true", "lab kept has no node z; it has a, h, m, x"},
 		{"exec kept h no-such", "no-such"},
-		{"exec other h true", "lab other is not up; up: kept"},
+		{"exec other h true", "lab other is not up: choose one of kept"},
 		{"up " + file, "lab kept is up already"},
 		{"down", ""},
 	} {

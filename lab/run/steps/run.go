@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"tapir/lab/conf/perfconf"
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ui/record"
 	"tapir/lab/topo"
@@ -238,6 +239,11 @@ func (r *Runner) perf(ctx context.Context, s *topo.Step, res *result.Step) error
 	res.Samples = samples
 	if len(reports) > 0 {
 		res.Perf = result.NewPerfReport(s.Pairs, reports)
+	}
+	for _, rep := range reports {
+		if l := rep.Latency; err == nil && l != nil {
+			err = s.Latency.Check(perfconf.Latency{P50: l.Median, P99: l.P99, P999: l.P999, Max: l.Max})
+		}
 	}
 	return err
 }

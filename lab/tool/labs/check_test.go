@@ -147,3 +147,24 @@ func TestArchive(t *testing.T) {
 		t.Error(again, err)
 	}
 }
+
+// A workload whose latency exceeds a bound fails, by any clock.
+func TestLatency(t *testing.T) {
+	for bound, want := range map[string]string{
+		"{perf: send-lat, client: a, server: b, iters: 20, latency: {p50: 1s, p999: 1s}}": "",
+		"{perf: write-lat, client: a, server: b, iters: 20, latency: {p99: 1ns}}":         "latency: p99 is",
+		"{perf: write-bw, client: a, server: b, latency: {p99: 1s}}":                      "latency: is of write-lat and send-lat",
+	} {
+		name := filepath.Join(t.TempDir(), "lab.yaml")
+		if err := os.WriteFile(name, []byte("clock: virtual\n"+twoNICs+"  - "+bound+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := command(t, "run", name)
+		if err != nil {
+			out += err.Error()
+		}
+		if (err == nil) != (want == "") || !strings.Contains(out, want) {
+			t.Errorf("%s: %v\n%s", bound, err, out)
+		}
+	}
+}

@@ -143,7 +143,7 @@ var (
 		"github.com/songgao/water":       systemCalls,
 		"github.com/google/gopacket":     {"lab/tool/capture/layers"},
 		"net/http":                       {"lab/tool/ctl", "lab/tool/ui"},
-		"github.com/spf13/cobra": {"cmd", "lab/tool/clab", "lab/tool/cli", "lab/tool/cni", "lab/tool/dcb", "lab/tool/disk", "lab/tool/fcoe", "lab/tool/firmware", "lab/tool/iscsi", "lab/tool/labs", "lab/tool/ll2", "lab/tool/man", "lab/tool/nvme", "lab/tool/params", "lab/tool/running",
+		"github.com/spf13/cobra": {"cmd", "lab/tool/clab", "lab/tool/cli", "lab/tool/cni", "lab/tool/complete", "lab/tool/dcb", "lab/tool/disk", "lab/tool/fcoe", "lab/tool/firmware", "lab/tool/iscsi", "lab/tool/labs", "lab/tool/ll2", "lab/tool/man", "lab/tool/nvme", "lab/tool/params", "lab/tool/running",
 			"lab/tool/ui", "lab/tool/vf", "lab/tool/vfdriver"},
 		"github.com/containernetworking": {"lab/tool/cni"},
 		"google.golang.org/grpc":         {"lab/k8s"},

@@ -21,6 +21,7 @@ func TestReference(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", t.TempDir())
 	for page, text := range map[string]string{
 		"reference/command-line.md": commandLine(t, tapir), "reference/counters.md": counterPage(t, tapir),
+		"reference/json.md": jsonPage(t, tapir), "reference/schemas.json": output(t, tapir, "schema", "--all"),
 	} {
 		if *update {
 			testenv.Must(t, os.WriteFile(page, []byte(text), 0o644))
@@ -29,6 +30,32 @@ func TestReference(t *testing.T) {
 			t.Errorf("%s is not what the program has: go test ./docs -run TestReference -update", page)
 		}
 	}
+}
+
+func output(t *testing.T, name string, args ...string) string {
+	out, err := exec.Command(name, args...).Output()
+	testenv.Must(t, err)
+	return string(out)
+}
+
+// jsonPage lists the documents that commands print with --json.
+func jsonPage(t *testing.T, tapir string) string {
+	var b strings.Builder
+	b.WriteString("# JSON\n\nWritten from the program by `go test ./docs -run TestReference -update`.\n\n" +
+		"Each command below prints, with `--json`, documents of the kind beside it. `tapir schema COMMAND` prints the\n" +
+		"JSON Schema, [schemas.json](schemas.json) has all of them, made from the types that the program prints. The number\n" +
+		"is the version: it grows when a member goes, or changes its type or meaning. New members do not change it.\n" +
+		"A row of a table, such as `tapir show nic0 qp 2 --json`, is an element of the table's list. `tapir ptp run`\n" +
+		"and `--follow` print one document a line.\n\n" +
+		"`tapir devlink -j`, `tapir dcb -j` and `tapir vf show -j` print what devlink(8), dcb(8) and ip(8) do, and so do\n" +
+		"the tools themselves under `tapir run`, such as `rdma -j`: see their documents.\n\n| command | document |\n|---|---|\n")
+	for line := range strings.Lines(output(t, tapir, "schema")) {
+		words := strings.Fields(line)
+		if last := len(words) - 1; words[0] != "COMMAND" {
+			fmt.Fprintf(&b, "| `tapir %s` | `%s` |\n", strings.Join(words[:last], " "), words[last])
+		}
+	}
+	return b.String()
 }
 
 // commandLine is the help of every command that has a man page.

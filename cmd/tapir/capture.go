@@ -8,6 +8,7 @@ import (
 
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/mirror"
@@ -51,7 +52,7 @@ func newCapture() *cobra.Command {
 			"  tapir capture nic0 -w - -n 10 | tshark -r -\n" +
 			"  tapir capture nic0 --tap mon0 & tcpdump -i mon0",
 		Args:              cli.AtMost(1),
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if opt.SnapLen < 0 {
 				return usage.Errorf("--snaplen %d: give a number of octets, 0 for all", opt.SnapLen)

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/devlink"
-	"tapir/lab/tool/usage"
 )
 
 func newDevlink() *cobra.Command {
@@ -36,7 +36,7 @@ func newDevlink() *cobra.Command {
 	}
 	for _, c := range devlink.Commands() {
 		cmd := &cobra.Command{Use: c.Use, Short: c.Short, Example: "  tapir devlink " + c.Example,
-			Args: cobra.ArbitraryArgs, ValidArgsFunction: completeNIC}
+			Args: cobra.ArbitraryArgs, ValidArgsFunction: complete.NIC}
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			return c.Run(cmd.Context(), devlink.Running, cmd.OutOrStdout(), format, args)
 		}
@@ -46,7 +46,7 @@ func newDevlink() *cobra.Command {
 			group.Example = cmd.Example
 			group.RunE = func(group *cobra.Command, args []string) error {
 				if len(args) > 0 {
-					return usage.Errorf("unknown command %q: see: %s --help", args[0], group.CommandPath())
+					return cli.Unknown(group, "command", args[0])
 				}
 				return cmd.RunE(group, args)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf"
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
@@ -96,7 +97,7 @@ func newEMShow() *cobra.Command {
 			}
 			kind := cmp.Or(cli.First(args), tables[0])
 			if !slices.Contains(tables, kind) {
-				return usage.Errorf("there is no table %q: choose one of %s", kind, strings.Join(tables, ", "))
+				return usage.Errorf("there is no table %q: %s", kind, conf.OneOf(kind, tables))
 			}
 			return withEM(cmd, name, func(c *ctl.Client) error {
 				var raw json.RawMessage

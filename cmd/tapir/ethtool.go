@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ethtool"
 )
 
@@ -20,7 +21,7 @@ func newEthtool() *cobra.Command {
 			"NIC the 39 of opa_vnic; with --all, which comes before the device, also Tapir's own counters.",
 		Example:           ethtool.Examples(options),
 		Args:              cli.AtLeast(1, "the device is missing: see: tapir ethtool --help"),
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := ethtool.Choose(options, chosen)
 			if err != nil {

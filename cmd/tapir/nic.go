@@ -5,10 +5,12 @@ import (
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/params"
 	"tapir/lab/tool/serve"
 	"tapir/lab/tool/usage"
+	"tapir/nic/tap/wires"
 )
 
 // nicFlags are the settings of a NIC on the command line; the names are those
@@ -108,8 +110,22 @@ func newNIC() *cobra.Command {
 		cli.F(&metrics, "metrics", "",
 			"serve metrics for Prometheus at `[HOST:]PORT`, on the loopback address without a host"),
 	}, nicFlags(&cfg)...)...)
-	params.Add(cmd, (&nicconf.Config{}).Params(), cfg.Set, "personality")
+	rows := (&nicconf.Config{}).Params()
+	params.Add(cmd, rows, cfg.Set, "personality")
+	complete.Parameters(cmd, rows)
+	complete.Flags(cmd, map[string][]string{"frames": {"wire", "gso", "jumbo"}, "host-frames": {"wire", "gso"},
+		"hardware": {"fastlinq", "ideal"}, "mf-mode": {"npar", "ovlan", "ufp"}, "log-format": {"text", "json"},
+		"profile": {"siw"}, "firmware": {"header", "zipped-header", "bin", "zipped-bin"}})
+	_ = cmd.RegisterFlagCompletionFunc("wire", wireKinds)
 	return cmd
+}
+
+// wireKinds offers the kinds of wires.
+func wireKinds(*cobra.Command, []string, string) (kinds []string, _ cobra.ShellCompDirective) {
+	for _, k := range wires.All {
+		kinds = append(kinds, k+":")
+	}
+	return kinds, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
 // serving are the options of nodes that run in the foreground.

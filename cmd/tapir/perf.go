@@ -12,6 +12,7 @@ import (
 
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/perf"
@@ -73,7 +74,7 @@ func (o *jobFlags) flags(port *uint16, transport *string) []cli.Flag {
 
 // onNIC completes a command whose first argument may be a NIC; --nic is the older spelling.
 func (o *jobFlags) onNIC(cmd *cobra.Command) *cobra.Command {
-	cmd.ValidArgsFunction = completeNIC
+	cmd.ValidArgsFunction = complete.NIC
 	return cli.Old(cmd, cli.F(&o.nic, "nic", "", "`name` of the NIC to use"))
 }
 

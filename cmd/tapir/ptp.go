@@ -14,6 +14,7 @@ import (
 	"tapir/lab/conf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
 	"tapir/lab/tool/show"
@@ -76,7 +77,7 @@ func newPTPRun() *cobra.Command {
 			"  tapir ptp run nic1 -c ptp.yaml --interval 10s\n" +
 			"  pmc -u -b 0 -s /run/tapir/nic1.ptp 'GET PARENT_DATA_SET'",
 		Args:              cli.AtMost(1),
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if file != "" {
 				data, err := conf.ReadFile(file)
@@ -126,7 +127,7 @@ func newPTPStatus() *cobra.Command {
 			"the clock from the system's CLOCK_REALTIME.",
 		Example:           "  tapir ptp status nic0\n  tapir ptp status --json",
 		Args:              cli.AtMost(1),
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withNIC(cli.First(args), "its name: tapir ptp status NIC", func(c *ctl.Client) error {
 				var raw json.RawMessage
@@ -157,14 +158,19 @@ func newPTPSet() *cobra.Command {
 		Example: "  tapir ptp set nic0 priority1=100 sync_interval=-3\n" +
 			"  tapir ptp set slave_only=true",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
-			var names []string
-			if len(args) == 0 {
-				names = ctl.List()
+			var all []complete.Setting
+			expect := map[string]string{}
+			for _, f := range ptpconf.Flags() {
+				expect[f.Name] = f.Expect
 			}
 			for _, s := range ptprun.Settable() {
-				names = append(names, s+"=")
+				all = append(all, complete.Setting{Name: s, Values: complete.Expected(expect[s])})
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+			names, directive := complete.Settings(all, part)
+			if len(args) == 0 && !strings.Contains(part, "=") {
+				names = append(ctl.List(), names...)
+			}
+			return names, directive
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, args := nameFirst(args, "=")

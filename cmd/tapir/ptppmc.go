@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptpuds"
 	"tapir/lab/tool/usage"
@@ -35,7 +36,7 @@ func newPTPPMC() *cobra.Command {
 			"  tapir ptp pmc nic0 'SET PRIORITY1 100'\n" +
 			"  tapir ptp pmc --socket /var/run/ptp4l --hops 1 'GET DEFAULT_DATA_SET'\n" +
 			"  tapir ptp pmc nic0 --listen 1m 'SET SUBSCRIBE_EVENTS_NP duration 60 NOTIFY_PORT_STATE on'",
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, lines := nameFirst(args, " ")
 			return o.run(cmd, name, lines)

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/uapi/refclock"
@@ -30,7 +31,7 @@ func newPTPRefclock() *cobra.Command {
 			"  # chrony.conf: refclock SHM 2 refid NIC0\n" +
 			"  tapir ptp refclock nic0 --shm 2",
 		Args:              cli.AtMost(1),
-		ValidArgsFunction: completeNIC,
+		ValidArgsFunction: complete.NIC,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case (sock == "") == (unit == noUnit):

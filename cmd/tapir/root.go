@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,12 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"tapir/lab/conf"
 	"tapir/lab/tool/cli"
 	"tapir/lab/tool/cni"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/dcb"
 	"tapir/lab/tool/fcoe"
@@ -22,6 +25,7 @@ import (
 	"tapir/lab/tool/labs"
 	"tapir/lab/tool/ll2"
 	"tapir/lab/tool/nvme"
+	"tapir/lab/tool/params"
 	"tapir/lab/tool/running"
 	"tapir/lab/tool/ui"
 	"tapir/lab/tool/usage"
@@ -97,24 +101,29 @@ func newRoot() *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version") // cobra's own takes -v
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage.Errorf("%w: see: %s --help", err, cmd.CommandPath())
+		hint := ""
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+			hint = conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
+		}
+		return usage.Errorf("%w%s see: %s --help", err, cmp.Or(strings.Replace(hint, "did", ", did", 1), ":"),
+			cmd.CommandPath())
 	})
 	for _, g := range []struct {
 		id, title string
 		verbs     []*cobra.Command
 	}{
 		{"run", "Run nodes and programs:", append([]*cobra.Command{newNIC(), newVNIC(), newEM(), newSw(), newRun(),
-			newPeer(), iscsi.Command(withNIC, completeNIC), nvme.Command(withNIC, completeNIC),
-			fcoe.Command(withNIC, completeNIC), vfdriver.Command(withNIC, completeNIC), cni.Command()},
-			running.Commands(completeNIC)...)},
+			newPeer(), iscsi.Command(withNIC, complete.NIC), nvme.Command(withNIC, complete.NIC),
+			fcoe.Command(withNIC, complete.NIC), vfdriver.Command(withNIC, complete.NIC), cni.Command()},
+			running.Commands()...)},
 		{"look", "Look:", []*cobra.Command{newShow(), newCapture(), newExport(), newWireshark(),
-			ui.Command(versionText(), completeNIC)}},
+			ui.Command(versionText(), complete.NIC)}},
 		{"change", "Look and change, as other tools do:", []*cobra.Command{newSet(), newEthtool(), newDevlink(),
-			dcb.Command(withNIC, completeNIC), vf.Command(withNIC, completeNIC), newPTP(), firmware.Command()}},
+			dcb.Command(withNIC, complete.NIC), vf.Command(withNIC, complete.NIC), newPTP(), firmware.Command()}},
 		{"labs", "Labs:", []*cobra.Command{newDemo(), labs.Command(versionText())}},
 		{"check", "Check and measure:", []*cobra.Command{newInspect(), newPerf(), newRping(), newScript(),
-			newVerify("verify"), newVerify("siwt"), ll2.Command(withNIC, completeNIC)}},
-		{"system", "This system:", []*cobra.Command{newDoctor(), newVersion(), newCompletion(), newMan()}},
+			newVerify("verify"), newVerify("siwt"), ll2.Command(withNIC, complete.NIC)}},
+		{"system", "This system:", []*cobra.Command{newDoctor(), newSchema(), newVersion(), newCompletion(), newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, v := range g.verbs {
@@ -124,6 +133,16 @@ func newRoot() *cobra.Command {
 	}
 	root.SetHelpCommandGroupID("system")
 	return cli.Group(root, "verb")
+}
+
+// flagNames are the long flags that the help of cmd lists.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden || f.Annotations[params.Parameter] != nil {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return names
 }
 
 // nameFirst takes the name of a NIC, which no separator is in, from args.
@@ -165,12 +184,4 @@ func oneOf(name, how string) error {
 		return usage.Errorf("several NICs are running (%s): choose one with %s", strings.Join(all, ", "), how)
 	}
 	return nil
-}
-
-// completeNIC offers the names of running NICs for the first argument.
-func completeNIC(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return ctl.List(), cobra.ShellCompDirectiveNoFileComp
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	if strings.HasSuffix(os.Args[0], ".test") && os.Getenv(inNamespace) == "" {
 		os.Exit(again())
 	}
-	testscript.Main(m, map[string]func(){"tapir": main, "fakenic": fakeMain})
+	testscript.Main(m, map[string]func(){"tapir": checkedMain, "fakenic": fakeMain})
 }
 
 // again starts this test binary in a new network namespace, for an ordinary

@@ -2,11 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
 )
@@ -23,11 +25,11 @@ func newSet() *cobra.Command {
 			"tapir nic and keys of its YAML file.",
 		Example: "  tapir set nic0\n  tapir set nic0 mpa_crc_strict=1\n  tapir set peer_to_peer=1 rtr_type=write,read",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
-			names := settable()
-			if len(args) == 0 {
+			names, directive := complete.Settings(complete.OfRows((&nicconf.Config{}).Params()), part)
+			if len(args) == 0 && !strings.Contains(part, "=") {
 				names = append(ctl.List(), names...)
 			}
-			return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+			return names, directive
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, args := nameFirst(args, "=")
@@ -53,14 +55,4 @@ func newSet() *cobra.Command {
 	},
 		cli.JSON(&asJSON),
 	)
-}
-
-// settable are the beginnings of what may be changed, for completion.
-func settable() (names []string) {
-	for _, p := range (&nicconf.Config{}).Params() {
-		if p.Runtime {
-			names = append(names, p.Name+"=")
-		}
-	}
-	return names
 }

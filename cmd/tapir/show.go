@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
@@ -16,7 +17,7 @@ import (
 func newShow() *cobra.Command {
 	var asJSON, follow bool
 	return cli.With(&cobra.Command{
-		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "] [NUMBER]",
+		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "] [ROW]",
 		Short: "Look inside running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
 			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
@@ -25,7 +26,8 @@ func newShow() *cobra.Command {
 			"stations of the link (neigh), status blocks with their vectors and interrupts (irq), how many objects\n" +
 			"there are and have been (stats), counters, parameters (params), the latest events, and\n" +
 			"the lines about the topics of the parameter dprint (log). With a number it prints all about\n" +
-			"one queue pair, completion queue, region, window or connection. --follow prints events or log lines\n" +
+			"one queue pair, completion queue, region, window or connection, with a name one counter or\n" +
+			"parameter. --follow prints events or log lines\n" +
 			"as they happen. The name may be left out if only one NIC runs. Of the device there are the " +
 			"port's link, its LLDP agents and neighbors (lldp), DCBX with its outcome (dcb),\n" +
 			"the management firmware (mfw), the flash (nvm), what the firmware pulls from the driver (tlv), and\n" +
@@ -34,16 +36,11 @@ func newShow() *cobra.Command {
 			"(queue).\n\n" +
 			"An Omni-Path HFI has vport, mac, ethtool, counters and params; an Ethernet Manager what\n" +
 			"tapir em show lists.",
-		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show " +
+		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show nic0 counters rx_packets\n  tapir show " +
 			"counters --json\n" +
 			"  tapir show nic0 events --follow\n  tapir set nic0 dprint=cm,mpa && tapir show nic0 log --follow",
-		Args: cli.AtMost(3),
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 1 {
-				return ctl.Kinds, cobra.ShellCompDirectiveNoFileComp
-			}
-			return completeNIC(cmd, args, part)
-		},
+		Args:              cli.AtMost(3),
+		ValidArgsFunction: complete.Show,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case follow:

@@ -91,12 +91,36 @@ func Change(rows []*Row, name, value string) error {
 	r := Find(rows, name)
 	switch {
 	case r == nil:
-		return fmt.Errorf("%s: unknown setting; known are %s", name, Names(rows))
+		return &Unknown{name, rows}
 	case !r.Runtime:
 		return fmt.Errorf("%s: cannot change while the NIC runs: give it when the NIC starts, as --%s", r.Name,
 			Flag(r.Name))
 	}
 	return r.Set(value)
+}
+
+// Unknown says that there is no setting of that name.
+type Unknown struct {
+	Name string
+	rows []*Row
+}
+
+func (u *Unknown) Error() string {
+	return fmt.Sprintf("%s: unknown setting; known are %s", u.Name, Names(u.rows))
+}
+
+// Known are the names of all settings.
+func (u *Unknown) Known() []string { return strings.Split(Names(u.rows), ", ") }
+
+// Values are those of a choice or truth, none if any other value is good, too.
+func (r *Row) Values() []string {
+	switch r.Type {
+	case "bool":
+		return []string{Bit(false), Bit(true)}
+	case "choice":
+		return strings.Split(strings.ReplaceAll(r.Expect, " or ", ", "), ", ")
+	}
+	return nil
 }
 
 // Names lists the names of all settings, for messages.

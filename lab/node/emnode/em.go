@@ -17,10 +17,34 @@ import (
 	"tapir/lab/node/hfinode"
 	"tapir/lab/node/nodectl"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
 	"tapir/opa/em"
 	"tapir/opa/mad"
 	"tapir/opa/sa"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("show", 1, []emRow{})
+	_ = schema.Add("show nic", 1, emRow{})
+	_ = schema.Results("show vesw", 1, (*em.Manager).VESWs)
+	_ = schema.Results("em show vesw", 1, (*em.Manager).VESWs)
+	_ = schema.Results("show port", 1, (*em.Manager).Ports)
+	_ = schema.Results("em show port", 1, (*em.Manager).Ports)
+	_ = schema.Results("show member", 1, (*em.Manager).VPorts)
+	_ = schema.Results("em show member", 1, (*em.Manager).VPorts)
+	_ = schema.Results("show mac", 1, (*em.Manager).MACs)
+	_ = schema.Results("em show mac", 1, (*em.Manager).MACs)
+	_ = schema.Results("show traffic", 1, (*em.Manager).Traffic)
+	_ = schema.Results("em show traffic", 1, (*em.Manager).Traffic)
+	_ = schema.Results("show congestion", 1, (*em.Manager).Congestion)
+	_ = schema.Results("em show congestion", 1, (*em.Manager).Congestion)
+	_ = schema.Results("show switch", 1, (*em.Manager).Switches)
+	_ = schema.Results("em show switch", 1, (*em.Manager).Switches)
+	_ = schema.Results("show audit", 1, (*em.Manager).Events)
+	_ = schema.Results("em show audit", 1, (*em.Manager).Events)
+	_ = schema.Results("show counters", 1, ManagerCounters)
+	_ = schema.Results("em show counters", 1, ManagerCounters)
 )
 
 // EM is an Ethernet Manager that runs, on an HFI port of its own.

@@ -8,10 +8,22 @@ import (
 	"tapir/lab/conf/hficonf"
 	"tapir/lab/node"
 	"tapir/lab/node/nodectl"
+	"tapir/lab/tool/schema"
 	"tapir/nic/view"
 	"tapir/opa/mad"
 	"tapir/vnic"
 	"tapir/wire/ether"
+)
+
+var (
+	_ = schema.Add("show", 1, []hfiRow{})
+	_ = schema.Add("show nic", 1, hfiRow{})
+	_ = schema.Results("show vport", 1, (*Node).vportRows)
+	_ = schema.Results("show mac", 1, (*Node).macRows)
+	_ = schema.Results("show congestion", 1, (*Node).congestionRows)
+	_ = schema.Results("show ethtool", 1, (*Node).ethtool)
+	_ = schema.Results("show counters", 1, (*Node).counters)
+	_ = schema.Add("show wire", 1, []node.WireRow{})
 )
 
 // hfiRow is what Show tells of the HFI itself.

@@ -17,9 +17,22 @@ import (
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
+	"tapir/lab/tool/schema"
 	"tapir/nic/view"
 	"tapir/wire/drop"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("show", 1, []switchRow{})
+	_ = schema.Results("show nic", 1, (*Node).row)
+	_ = schema.Results("show port", 1, (*Node).portRows)
+	_ = schema.Results("show queue", 1, (*Node).queueRows)
+	_ = schema.Results("show lldp", 1, (*Node).lldpRows)
+	_ = schema.Results("show dcb", 1, (*Node).dcbRows)
+	_ = schema.Results("show fcf", 1, (*Node).fcfRows)
+	_ = schema.Results("show mac", 1, (*sw.Switch).MACs)
+	_ = schema.Results("show counters", 1, (*Node).counters)
 )
 
 // switchRow is what Show tells of the switch itself.

@@ -12,6 +12,13 @@ import (
 	"tapir/lab/run/steps"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
+)
+
+var (
+	_ = schema.Add("show", 1, []labRow{})
+	_ = schema.Add("show nic", 1, labRow{})
+	_ = schema.Add("show link", 1, []LinkRow{})
 )
 
 // stepCommand is the command by which a lab that is up takes a step.

@@ -16,6 +16,9 @@ type Tee struct {
 // Add appends t.
 func (t *Tee) Add(tr frame.Tracer) { t.tracers = append(t.tracers, tr) }
 
+// Len is how many there are.
+func (t *Tee) Len() int { return len(t.tracers) }
+
 // Remove takes tr out again and tells how many are left.
 func (t *Tee) Remove(tr frame.Tracer) (left int) {
 	t.tracers = slices.DeleteFunc(t.tracers, func(x frame.Tracer) bool { return x == tr })

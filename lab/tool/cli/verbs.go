@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,19 +11,24 @@ import (
 // Group makes cmd a command that only has others below it, words of that kind; alone it prints its help.
 func Group(cmd *cobra.Command, kind string, below ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(below...)
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			hint := ""
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = ", did you mean " + strings.Join(near, " or ") + "?"
-			}
-			return usage.Errorf("unknown %s %q%s see: %s --help", kind, args[0], cmp.Or(hint, ":"), cmd.CommandPath())
+			return Unknown(cmd, kind, args[0])
 		}
 		return nil
 	}
 	return cmd
+}
+
+// Unknown says that below cmd there is no word of that kind, and which were meant.
+func Unknown(cmd *cobra.Command, kind, word string) error {
+	hint := ":"
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		hint = ", did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usage.Errorf("unknown %s %q%s see: %s --help", kind, word, hint, cmd.CommandPath())
 }
 
 // AtMost accepts up to n arguments and names the superfluous one.

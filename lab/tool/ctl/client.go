@@ -21,6 +21,7 @@ import (
 	"syscall"
 	"time"
 
+	"tapir/lab/conf"
 	"tapir/lab/tool/capture"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
@@ -175,10 +176,16 @@ func (c *Client) Ping(ctx context.Context) error {
 	return conn.Close()
 }
 
+// few NICs are listed whole.
+const few = 8
+
 func notRunning(dir, name string, running []string) error {
 	if len(running) == 0 {
 		return &Error{What: fmt.Sprintf("NIC %s is not running, nor is any other (looked in %s)", name, dir),
 			Remedy: "start it with: " + StartHint + " --name " + name}
+	}
+	if hint := conf.Near(name, running); hint != "" && len(running) > few {
+		return &Error{What: fmt.Sprintf("NIC %s is not running", name), Remedy: hint}
 	}
 	return &Error{What: fmt.Sprintf("NIC %s is not running", name),
 		Remedy: "running: " + strings.Join(running, ", ") + "; start another with: " + StartHint + " --name " + name}

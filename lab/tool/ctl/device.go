@@ -83,6 +83,8 @@ type nicRow struct {
 	HostTAP string `json:"host_tap_name,omitempty"`
 	PID     int    `json:"pid"`
 	Version string `json:"version"`
+	// Captures is how many captures run.
+	Captures int `json:"captures"`
 }
 
 // table is a table of a NIC, by kind; it is made on the NIC's thread.
@@ -90,7 +92,8 @@ type table func(d *served, now frame.Time) (any, error)
 
 var tables = map[string]table{
 	"nic": func(d *served, _ frame.Time) (any, error) {
-		return nicRow{d.Device.ShowNIC(), name(d.TAP), name(d.HostTAP), os.Getpid(), d.Version}, nil
+		return nicRow{d.Device.ShowNIC(), name(d.TAP), name(d.HostTAP), os.Getpid(), d.Version,
+			d.tee.Len()}, nil
 	},
 	"device": one((*nic.Device).ShowDevice),
 	"qp": func(d *served, now frame.Time) (any, error) {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"tapir/lab/conf"
+	"tapir/nic/param"
 	"tapir/nic/uapi/listen"
 )
 
@@ -261,6 +263,10 @@ func (e *Error) Usage() bool { return e.Status == http.StatusBadRequest }
 func BadRequest(err error) error {
 	if err == nil {
 		return nil
+	}
+	if u := (*param.Unknown)(nil); errors.As(err, &u) {
+		return &Error{Status: http.StatusBadRequest, What: u.Name + ": unknown setting",
+			Remedy: conf.OneOf(u.Name, u.Known())}
 	}
 	return &Error{Status: http.StatusBadRequest, What: err.Error()}
 }

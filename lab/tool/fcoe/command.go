@@ -15,9 +15,17 @@ import (
 	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
+	"tapir/lab/tool/schema"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fcoe"
 	"tapir/wire/fc"
+)
+
+var (
+	_ = schema.Add("fcoe", 1, disk.Outcome{})
+	_ = schema.Add("fcoe show", 1, report{})
+	_ = schema.Add("fcoe function", 1, functionReport{})
+	_ = schema.Add("show fcoe", 1, []Row{})
 )
 
 // With runs do with a connection to the NIC of that name, or to the only one.

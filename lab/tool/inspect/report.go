@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"tapir/lab/tool/schema"
 )
 
 // Finding is a rule that a packet breaks, or a note.
@@ -191,14 +193,19 @@ func (r *Report) Violations() (n int) {
 	return n
 }
 
+// verdictReport is what is written.
+type verdictReport struct {
+	Verdict Verdict `json:"verdict"`
+	*Report
+}
+
+var _ = schema.Add("inspect", 1, verdictReport{})
+
 // WriteJSON writes the report as one JSON object with the verdict.
 func (r *Report) WriteJSON(w io.Writer) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(struct {
-		Verdict Verdict `json:"verdict"`
-		*Report
-	}{r.Verdict(), r})
+	return e.Encode(verdictReport{r.Verdict(), r})
 }
 
 // WriteText writes the report for people.

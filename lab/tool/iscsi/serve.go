@@ -13,6 +13,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
+	"tapir/lab/tool/schema"
 	"tapir/nic"
 	"tapir/nic/al"
 	"tapir/nic/iscsi"
@@ -22,6 +23,13 @@ import (
 	"tapir/nic/toe"
 	"tapir/nic/view"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("iscsi show", 1, []report{})
+	_ = schema.Add("iscsi function", 1, []connReport{})
+	_ = schema.Add("iscsi initiator", 1, disk.Outcome{})
+	_ = schema.Add("show iscsi", 1, []iscsi.Session{})
 )
 
 // NIC is a NIC that can serve targets, and use those of others.

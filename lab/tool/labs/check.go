@@ -14,13 +14,22 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf"
+	"tapir/lab/run/result"
 	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
+	"tapir/lab/tool/schema"
 	"tapir/lab/tool/tshark"
 	"tapir/lab/tool/usage"
 	"tapir/lab/topo"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("lab check", 1, []Mistake{})
+	_ = schema.Add("lab test", 1, []*result.Result{})
+	_ = schema.Add("lab inspect", 1, Described{})
 )
 
 // Mistake is something wrong in a topology file.
@@ -42,6 +51,8 @@ func newLabCheck() *cobra.Command {
 			"It ends with exit code 2 if there is a mistake. Run and test check the same before they begin.",
 		Example: "  tapir lab check lab.yaml\n  tapir lab check --json lab/examples/*/lab.yaml",
 		Args:    cli.AtLeast(1, "name topology files: see: tapir lab check --help"),
+
+		ValidArgsFunction: complete.Files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all := []Mistake{}
 			for _, file := range args {

@@ -3,6 +3,7 @@ package labs
 import (
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"tapir/lab/run/real"
 	"tapir/lab/tool/clab"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/demo"
 	"tapir/lab/tool/files"
 	"tapir/lab/tool/usage"
@@ -32,6 +34,10 @@ func Command(version string) *cobra.Command {
 	}, "verb", newLabRun(version), newLabTest(version), newLabNew(), newLabCheck(), newLabInspect(),
 		newLabUp(version), newLabDown(), newLabExec(), newLabGraph(), newLabSchema(), newLabGC(), clab.Command(loadLab))
 	cmd.AddCommand(strikes()...)
+	for _, below := range cmd.Commands() {
+		complete.Flags(below, map[string][]string{"clock": {topo.Real, topo.Virtual}, "format": {"mermaid", "dot"},
+			"kind": slices.Sorted(maps.Keys(kinds))})
+	}
 	return cmd
 }
 
@@ -100,7 +106,7 @@ func newLabRun(version string) *cobra.Command {
 			"lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --seed 7 lab/examples/lossy-link/lab.yaml\n" +
 			"  tapir lab run --clock virtual --step lab/examples/first-write/lab.yaml",
-		Args: oneFile,
+		Args: oneFile, ValidArgsFunction: complete.Files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadChecked(cmd.Context(), args[0], clock)
 			if err != nil {
@@ -145,7 +151,7 @@ func newLabTest(version string) *cobra.Command {
 			"control sockets, runs the steps, and leaves them up. Programs run where the node runs.",
 		Example: "  tapir lab test lab/examples/*/lab.yaml\n" +
 			"  tapir lab test --out out/labs --junit junit.xml --html report.html lab/examples/*/lab.yaml",
-		Args: cli.AtLeast(1, "name topology files: see: tapir lab test --help"),
+		Args: cli.AtLeast(1, "name topology files: see: tapir lab test --help"), ValidArgsFunction: complete.Files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, path := range args {
 				if suite.JSON && strings.HasSuffix(path, ".json") {
@@ -186,7 +192,7 @@ func newLabUp(version string) *cobra.Command {
 		Long: "Up brings the lab up without its steps, prints a \"ready\" line, and takes it down at Ctrl-C\n" +
 			"or tapir lab down. Meanwhile tapir lab exec runs programs on its nodes.",
 		Example: "  tapir lab up lab/examples/rping/lab.yaml &\n  tapir lab exec rping a -- tapir show a\n  tapir " +
-			"lab down rping", Args: oneFile,
+			"lab down rping", Args: oneFile, ValidArgsFunction: complete.Files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0], "")
 			if err != nil {
@@ -235,9 +241,15 @@ func newLabExec() *cobra.Command {
 			"lab, and ends with its exit code. A RDMA program runs under tapir run.",
 		Example: "  tapir lab exec rping b -- ping -c 3 10.0.0.1\n" +
 			"  tapir lab exec rping a -- tapir run a -- ibv_devinfo\n  tapir lab exec rping a -- tcpdump -i tap0",
-		Args:              cli.AtLeast(3, "name the lab, the node and the program: see: tapir lab exec --help"),
-		RunE:              func(_ *cobra.Command, args []string) error { return Exec(args) },
-		ValidArgsFunction: completeLab,
+		Args: cli.AtLeast(3, "name the lab, the node and the program: see: tapir lab exec --help"),
+		RunE: func(_ *cobra.Command, args []string) error { return Exec(args) },
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
+			if len(args) == 1 {
+				return targets(args[0], false), cobra.ShellCompDirectiveNoFileComp
+			}
+			names, _ := completeLab(cmd, args, part)
+			return names, cobra.ShellCompDirectiveDefault // programs, too
+		},
 	}
 	cmd.Flags().SetInterspersed(false)
 	return cmd
@@ -249,7 +261,7 @@ func newLabGraph() *cobra.Command {
 		Use:   "graph FILE",
 		Short: "Draw a lab's topology",
 		Example: "  tapir lab graph lab.yaml\n  tapir lab graph --format dot lab.yaml | dot -Tpng >lab.png\n  tapir " +
-			"lab graph --svg lab.svg lab.yaml", Args: oneFile,
+			"lab graph --svg lab.svg lab.yaml", Args: oneFile, ValidArgsFunction: complete.Files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lab, err := loadLab(args[0], "")
 			if err != nil {

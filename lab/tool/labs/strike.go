@@ -8,7 +8,9 @@ import (
 
 	"tapir/lab/run/real"
 	"tapir/lab/tool/cli"
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/usage"
+	"tapir/lab/topo"
 )
 
 // strike is a subcommand that does a step now in a lab that is up.
@@ -27,9 +29,9 @@ func strike(use, short, long, example string, args cobra.PositionalArgs,
 			}
 			return r.Step(cmd.Context(), text)
 		}}, cli.F(&lab, "lab", "", "`name` of the lab, if several are up"))
-	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, part string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return words(cmd.Name(), part)
 		}
 		return targets(lab, strings.Contains(use, "LINK")), cobra.ShellCompDirectiveNoFileComp
 	}
@@ -38,6 +40,18 @@ func strike(use, short, long, example string, args cobra.PositionalArgs,
 			return completeLab(nil, nil, "")
 		})
 	return cmd
+}
+
+// words are offered behind the target of a verb.
+func words(verb, part string) ([]string, cobra.ShellCompDirective) {
+	var all []complete.Setting
+	for _, name := range map[string][]string{"fault": topo.Faults(), "clock": {"step", "ppb"}}[verb] {
+		all = append(all, complete.Setting{Name: name})
+	}
+	if verb == "link" {
+		return []string{"up", "down"}, cobra.ShellCompDirectiveNoFileComp
+	}
+	return complete.Settings(all, part)
 }
 
 // targets are the links or nodes of labs that are up: of all, or of the one of that name.

@@ -12,10 +12,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
 	"tapir/wire/ether"
 )
+
+var _ = schema.Add("ll2", 1, fastlinq.LL2Report{})
 
 // options are the flags.
 type options struct {

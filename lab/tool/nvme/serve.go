@@ -10,11 +10,18 @@ import (
 
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
+	"tapir/lab/tool/schema"
 	"tapir/nic"
 	"tapir/nic/al"
 	"tapir/nic/nvme"
 	"tapir/nic/view"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("nvme show", 1, []report{})
+	_ = schema.Add("nvme initiator", 1, disk.Outcome{})
+	_ = schema.Add("show nvme", 1, []nvme.ControllerInfo{})
 )
 
 // Layer is the access layer of the NIC's world.

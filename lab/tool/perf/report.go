@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/tool/schema"
 )
+
+var _ = schema.Add("perf", 1, Report{})
 
 // Progress is what a running test tells about itself.
 type Progress struct {

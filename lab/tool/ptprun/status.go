@@ -7,11 +7,17 @@ import (
 	"strings"
 
 	"tapir/lab/conf/ptpconf"
+	"tapir/lab/tool/schema"
 	unit "tapir/nic/ptp"
 	"tapir/ptp"
 	"tapir/ptp/clock"
 	"tapir/ptp/msg"
 	"tapir/wire/frame"
+)
+
+var (
+	_ = schema.Add("ptp status", 1, Status{})
+	_ = schema.Add("ptp run", 1, Report{})
 )
 
 // Status is what is to be known of a NIC's clock and its PTP.

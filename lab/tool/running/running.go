@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -15,9 +16,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/complete"
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
+	"tapir/lab/tool/show"
 	"tapir/lab/tool/usage"
 )
+
+var _ = schema.Add("ls", 1, []node{})
 
 // pollEvery is how often Wait and Stop look again.
 const pollEvery = 10 * time.Millisecond
@@ -31,8 +37,8 @@ type node struct {
 }
 
 // Commands are the subcommands ls, stop and wait.
-func Commands(complete cobra.CompletionFunc) []*cobra.Command {
-	return []*cobra.Command{list(), stop(complete), wait(complete)}
+func Commands() []*cobra.Command {
+	return []*cobra.Command{list(), stop(), wait()}
 }
 
 func list() *cobra.Command {
@@ -87,7 +93,7 @@ func print(w io.Writer, nodes []node, asJSON bool) error {
 	return t.Flush()
 }
 
-func stop(complete cobra.CompletionFunc) *cobra.Command {
+func stop() *cobra.Command {
 	var timeout time.Duration
 	var everything bool
 	cmd := &cobra.Command{
@@ -96,7 +102,7 @@ func stop(complete cobra.CompletionFunc) *cobra.Command {
 		Long: "Stop ends nodes as Ctrl-C does, and waits until they are gone. NICs of one process or card stop\n" +
 			"together.",
 		Example:           "  tapir stop nic0\n  tapir stop --all",
-		ValidArgsFunction: complete,
+		ValidArgsFunction: complete.Names,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch {
 			case everything && len(names) > 0:
@@ -143,16 +149,20 @@ func untilGone(ctx context.Context, names []string) error {
 	})
 }
 
-func wait(complete cobra.CompletionFunc) *cobra.Command {
+func wait() *cobra.Command {
 	var timeout time.Duration
 	var gone bool
+	var row show.Row
 	cmd := &cobra.Command{
 		Use:   "wait NAME...",
-		Short: "Wait until nodes run, or have ended",
+		Short: "Wait until nodes run, have ended, or show a row",
 		Long: "Wait returns as soon as all named nodes answer: their interfaces and addresses are there then.\n" +
-			"With --gone it returns when none of them runs. It fails after the timeout.",
-		Example:           "  tapir nic -c pair.yaml & tapir wait nic0 nic1\n  tapir wait --gone nic0",
-		ValidArgsFunction: complete,
+			"With --gone it returns when none of them runs; with --for, when that table of each has a row with\n" +
+			"these values, as tapir show --json prints them; * stands for any text. It fails after the timeout.",
+		Example: "  tapir nic -c pair.yaml & tapir wait nic0 nic1\n  tapir wait --gone nic0\n" +
+			"  tapir wait nic0 --for 'cep phase=listening local=*:18515'\n" +
+			"  tapir wait nic0 --for 'nic captures=1'",
+		ValidArgsFunction: complete.Names,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if len(names) == 0 {
 				return usage.Errorf("name what to wait for: tapir wait NAME")
@@ -164,8 +174,13 @@ func wait(complete cobra.CompletionFunc) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			if gone {
+			switch {
+			case gone && row.Kind != "":
+				return usage.Errorf("--gone and --for exclude each other")
+			case gone:
 				return untilGone(ctx, names)
+			case row.Kind != "":
+				return untilShown(ctx, names, row)
 			}
 			return until(ctx, names, "not running", func(running []string, name string) bool {
 				return slices.Contains(running, name) && answers(ctx, name)
@@ -174,7 +189,30 @@ func wait(complete cobra.CompletionFunc) *cobra.Command {
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait")
 	cmd.Flags().BoolVar(&gone, "gone", false, "wait for the end instead")
+	cmd.Flags().Func("for", "wait for a `row`: a table and values of columns, such as 'cep phase=listening'",
+		func(text string) (err error) {
+			row, err = show.ParseRow(text)
+			return err
+		})
+	_ = cmd.RegisterFlagCompletionFunc("for", complete.Row)
 	return cmd
+}
+
+// untilShown waits until each node shows the row. A table that a node does not have ends the wait.
+func untilShown(ctx context.Context, names []string, row show.Row) (err error) {
+	waited := until(ctx, names, "without such a row", func(_ []string, name string) bool {
+		c, cannot := ctl.DialContext(ctx, name)
+		if cannot != nil {
+			return false // not yet
+		}
+		defer c.Close()
+		has, cannot := row.In(ctx, c)
+		if refused := (*ctl.Error)(nil); errors.As(cannot, &refused) || usage.Is(cannot) {
+			err = cannot
+		}
+		return has || err != nil
+	})
+	return cmp.Or(err, waited)
 }
 
 func answers(ctx context.Context, name string) bool {

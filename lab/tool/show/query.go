@@ -1,14 +1,17 @@
 package show
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
+	"tapir/lab/conf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/usage"
 	"tapir/nic/view"
@@ -40,7 +43,7 @@ func ParseTarget(args []string) (Target, error) {
 	}
 	switch {
 	case !ctl.KnownKind(t.Kind):
-		return t, usage.Errorf("there is no table %q: choose one of %s", t.Kind, strings.Join(ctl.Kinds, ", "))
+		return t, knownTable(t.Kind)
 	case len(args) > 3:
 		return t, usage.Errorf("unexpected argument %q: see: tapir show --help", args[3])
 	case t.Row != "" && rowKeys[t.Kind] == "":
@@ -51,7 +54,19 @@ func ParseTarget(args []string) (Target, error) {
 
 // rowKeys are the columns that number the rows of tables.
 var rowKeys = map[string]string{"qp": "qp", "cq": "cq", "mr": "mr", "mw": "mw", "cep": "id", "gid": "gid_index",
-	"ah": "ah"}
+	"ah": "ah", "counters": "name", "params": "name"}
+
+// Rows are the numbers or names of the rows of a table; none if it has none.
+func Rows(ctx context.Context, c Client, kind string) (all []string) {
+	if rowKeys[kind] == "" {
+		return nil
+	}
+	rows, _ := asRows(ctx, c, kind) // else there is nothing to offer
+	for _, r := range rows {
+		all = append(all, valueOf(r, rowKeys[kind], ""))
+	}
+	return all
+}
 
 // Fetch asks for the table, or the one row of it.
 func (t Target) Fetch(ctx context.Context, c Client) (raw json.RawMessage, err error) {
@@ -63,16 +78,94 @@ func (t Target) Fetch(ctx context.Context, c Client) (raw json.RawMessage, err e
 		return nil, err
 	}
 	key := rowKeys[t.Kind]
+	var all []string
 	for _, r := range rows {
 		fields, err := members(r)
 		if err != nil {
 			return nil, err
 		}
+		all = append(all, valueOf(fields, key, ""))
 		if slices.Contains(fields, field{key, t.Row}) {
 			return r, nil
 		}
 	}
+	if key == "name" {
+		return nil, fmt.Errorf("%s has no %s: %s", t.Kind, t.Row, conf.OneOf(t.Row, all))
+	}
 	return nil, fmt.Errorf("there is no %s %s", key, t.Row)
+}
+
+// Row is a row of a table that is waited for: the columns that it must have, by name, whose texts match
+// patterns as path.Match has them.
+type Row struct {
+	Kind    string
+	Columns map[string]string
+}
+
+// ParseRow reads TABLE COLUMN=VALUE...
+func ParseRow(text string) (Row, error) {
+	words := strings.Fields(text)
+	r := Row{Columns: map[string]string{}}
+	for i, w := range words {
+		column, value, ok := strings.Cut(w, "=")
+		if _, err := path.Match(value, ""); i > 0 && (!ok || err != nil) {
+			return r, usage.Errorf("%q: expected COLUMN=VALUE, such as phase=listening", w)
+		}
+		if i > 0 {
+			r.Columns[column] = value
+		}
+	}
+	if len(words) < 2 {
+		return r, usage.Errorf("%q: expected a table and what a row of it has, such as 'cep phase=listening'", text)
+	}
+	r.Kind = words[0]
+	return r, knownTable(r.Kind)
+}
+
+func knownTable(kind string) error {
+	if ctl.KnownKind(kind) {
+		return nil
+	}
+	return usage.Errorf("there is no table %q: %s", kind, conf.OneOf(kind, ctl.Kinds))
+}
+
+// Columns are those of a table as it is now.
+func Columns(ctx context.Context, c Client, kind string) []string {
+	rows, _ := asRows(ctx, c, kind) // else there is nothing to offer
+	return keys(rows)
+}
+
+// asRows asks for a table, or for one row as a table.
+func asRows(ctx context.Context, c Client, kind string) ([][]field, error) {
+	var raw json.RawMessage
+	if err := c.Show(ctx, kind, &raw); err != nil {
+		return nil, err
+	}
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 && raw[0] == '{' {
+		raw = slices.Concat([]byte{'['}, raw, []byte{']'})
+	}
+	return objects(raw)
+}
+
+// In tells whether the table has the row now. A column that no row has is an error.
+func (r Row) In(ctx context.Context, c Client) (bool, error) {
+	rows, err := asRows(ctx, c, r.Kind)
+	if err != nil {
+		return false, err
+	}
+	for column := range r.Columns {
+		if all := keys(rows); len(all) > 0 && !slices.Contains(all, column) {
+			return false, usage.Errorf("%s has no column %q: %s", r.Kind, column, conf.OneOf(column, all))
+		}
+	}
+	return slices.ContainsFunc(rows, func(row []field) bool {
+		for column, pattern := range r.Columns {
+			if ok, _ := path.Match(pattern, valueOf(row, column, "")); !ok { // the pattern was checked
+				return false
+			}
+		}
+		return true
+	}), nil
 }
 
 // FetchAll asks for a row of each running NIC.

@@ -10,10 +10,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
 )
+
+var _ = schema.Add("vf rss", 1, RSS{})
 
 // rssCommand reads the RSS of a virtual function, whose number comes in: an RSS.
 const rssCommand = "vf-rss"

@@ -13,11 +13,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/schema"
 	"tapir/lab/tool/usage"
 	"tapir/lab/tool/vfsocket"
 	"tapir/nic/fastlinq"
 	"tapir/wire/ether"
 )
+
+// The driver prints an object for each thing that it tells.
+var _ = schema.Add("vf-driver", 1, map[string]any{})
 
 // options are the flags.
 type options struct {

@@ -52,11 +52,8 @@ func steady(s string) string {
 	})
 }
 
-// patience stands for "sleep 1" and "timeout 1" on a machine that may be busy:
-// what they wait for, not how long.
+// patience stands for "timeout 1" on a machine that may be busy: what it waits for, not how long.
 const patience = `await() { for i in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep .1; done; }
-running() { tapir show nic0; }
-listening() { tapir show nic0 cep | grep -q ":$1 "; }
 until_shown() {
 	text=$1; shift
 	"$@" >"$XDG_RUNTIME_DIR/followed" & pid=$!
@@ -65,20 +62,12 @@ until_shown() {
 }
 `
 
-// patient is a command of the page that waits for what was started before it.
-// One in the background writes elsewhere, not between the words of another.
-func patient(command, started string) string {
-	ready := "running"
-	switch {
-	case strings.HasPrefix(started, "tapir perf"):
-		ready = "listening 18515"
-	case strings.HasPrefix(started, "tapir rping"):
-		ready = "listening 7174"
-	}
+// patient is a command of the page. One in the background writes elsewhere, not between the words of another.
+func patient(command string) string {
 	if job, ok := strings.CutSuffix(command, "&"); ok {
 		command = job + `>>"$XDG_RUNTIME_DIR/jobs" 2>&1 &`
 	}
-	return strings.NewReplacer("sleep 1", "await "+ready, "timeout 1", "until_shown ACTIVE_COMPLETE").Replace(command)
+	return strings.ReplaceAll(command, "timeout 1", "until_shown ACTIVE_COMPLETE")
 }
 
 // TestObserve runs the commands of observe.md in a network namespace of their
@@ -92,12 +81,9 @@ func TestObserve(t *testing.T) {
 	if _, err := testenv.Build(bin); err != nil {
 		t.Fatal(err)
 	}
-	script, started, shown := patience, "", 0
+	script, shown := patience, 0
 	for _, s := range list {
-		script += "echo '$ " + s.command + "'\n" + patient(s.command, started) + "\n"
-		if strings.HasSuffix(s.command, "&") {
-			started = s.command
-		}
+		script += patient(s.command) + "\n"
 		shown += len(s.lines)
 	}
 	if shown < 50 {

@@ -26,19 +26,6 @@ func commands(t *testing.T) []string {
 	return blocks
 }
 
-// calm lengthens a "sleep" until nobody who was started waits for a processor
-// any more: a second is not the same on every machine.
-const calm = `sleep() {
-	command sleep "$1"
-	calm=0
-	for i in $(seq 300); do
-		if grep -qsE '^[0-9]+ \(tapir\) [RD]' /proc/[0-9]*/task/*/stat; then calm=0; else calm=$((calm + 1)); fi
-		if [ $calm -ge 3 ]; then return; fi
-		command sleep .1
-	done
-}
-`
-
 // TestREADME runs the README's command lines as they stand, in a network
 // namespace of their own. The README is short and its tables are narrow.
 func TestREADME(t *testing.T) {
@@ -57,7 +44,7 @@ func TestREADME(t *testing.T) {
 			}
 		}
 	}
-	script := "set -eu\n" + calm
+	script := "set -eu\n"
 	for _, b := range blocks {
 		script += "set -x\n" + b + "{ set +x; } 2>/dev/null\n"
 	}

@@ -83,7 +83,7 @@ func tutorial(t *testing.T, page, bin string) {
 	enter := []string{"--net", "--mount", "--wd=" + dir, "-t", fmt.Sprint(holder.Process.Pid), "sh", "-c"}
 	for _, s := range samples(t, page) {
 		command, background := strings.CutSuffix(s.command, " &")
-		if background {
+		if background && !strings.Contains(command, "&&") {
 			command = "exec " + command
 		}
 		out := new(said)

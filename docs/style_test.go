@@ -50,3 +50,31 @@ func TestPlainWords(t *testing.T) {
 		t.Errorf("read %d files only", seen)
 	}
 }
+
+// pause is a command that hopes that some time is enough, or counts the jobs of its shell.
+var pause = regexp.MustCompile(`(^|[;&|({]|\bdo)\s*(sleep \.?[0-9]|usleep )|\bkill %`)
+
+// TestNoPauses finds such commands in documents and in help: `tapir wait` and `tapir stop` wait for what is meant.
+func TestNoPauses(t *testing.T) {
+	for _, pattern := range []string{"*.md", "*/*.md", "../*.md", "../cmd/tapir/*.go", "../lab/examples/*/README.md",
+		"../examples/*/README.md", "../examples/*/*/README.md", "../lab/tool/*/*.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, line := range strings.Split(string(text), "\n") {
+				if pause.MatchString(strings.TrimLeft(line, "$# ")) {
+					t.Errorf("%s:%d: %s: wait for what is meant, by tapir wait", name, n+1, line)
+				}
+			}
+		}
+	}
+}

@@ -36,7 +36,8 @@ func newShow() *cobra.Command {
 			"(queue).\n\n" +
 			"An Omni-Path HFI has vport, mac, ethtool, counters and params; an Ethernet Manager what\n" +
 			"tapir em show lists.",
-		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n  tapir show nic0 counters rx_packets\n  tapir show " +
+		Example: "  tapir show\n  tapir show nic0\n  tapir show nic0 qp\n  tapir show nic0 cep 1\n" +
+			"  tapir show nic0 counters rx_packets\n  tapir show " +
 			"counters --json\n" +
 			"  tapir show nic0 events --follow\n  tapir set nic0 dprint=cm,mpa && tapir show nic0 log --follow",
 		Args:              cli.AtMost(3),

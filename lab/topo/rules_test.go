@@ -61,7 +61,7 @@ func TestRuleMistakes(t *testing.T) {
 		{"{drop: fpdu, from: c}", ok, "8:32: from: expected the end of the link"},
 		{"{delay: fpdu}", ok, "8:14: delay: say how long: by"},
 		{"{reset: sync}", ok, "8:14: reset: only TCP connections can be reset"},
-		{"{flip: fpdu, field: colour}", ok, "8:26: field: an FPDU has length, ddp-control"},
+		{"{flip: fpdu, field: colour}", ok, "8:26: field: an FPDU has no field colour: choose one of length, ddp-control"},
 		{"{flip: write, field: crc, bit: 32}", ok, "8:39: bit: there are bits 0 to 31"},
 		{"{flip: write, checksum: none}", ok, "8:37: checksum: expected stale"},
 		{"{drop: fpdu, name: lost}", ok, "8:13: lost: the link has another counter of that name"},

@@ -61,7 +61,7 @@ func TestTarget(t *testing.T) {
 			t.Errorf("%s: %v %v", line, got, err)
 		}
 	}
-	for _, line := range []string{"nic0 nothing", "counters 3", "qp 4 5 6"} {
+	for _, line := range []string{"nic0 nothing", "stats 3", "qp 4 5 6"} {
 		if _, err := ParseTarget(strings.Fields(line)); !usage.Is(err) {
 			t.Errorf("%s: %v", line, err)
 		}

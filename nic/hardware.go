@@ -91,7 +91,7 @@ func (b below) Received(f *frame.Frame) { b.d.handleWire(f, b.Now()) }
 func (b below) Traffic() hardware.Traffic {
 	in, out := b.d.Wire.Frames[frame.Inbound], b.d.Wire.Frames[frame.Outbound]
 	t := hardware.Traffic{RxFrames: in.Packets, RxBytes: in.Bytes, TxFrames: out.Packets, TxBytes: out.Bytes,
-		Connections: b.d.TCPEngine.Stats().Open}
+		Connections: b.d.TCPEngine.Stats().Open, LoginFailures: b.d.FCoE.LoginFailures()}
 	switch {
 	case b.d.IWARP != nil:
 		n := b.d.IWARP.Totals()

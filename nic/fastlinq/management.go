@@ -474,6 +474,7 @@ func (d driver) protocolStats(kind int, s *mfw.ProtocolStats) {
 		}
 	case mfw.StatsFCoE:
 		d.fcoe.protocolStats(s)
+		s.LoginFailures = uint32(t.LoginFailures)
 	case mfw.StatsRDMA:
 		s.Rx, s.Tx, s.RxBytes, s.TxBytes = t.RxMessages, t.TxMessages, t.RxPayload, t.TxPayload
 	}

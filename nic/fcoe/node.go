@@ -234,6 +234,7 @@ func (n *Node) halt(orderly bool, now frame.Time) {
 	}
 	for _, o := range n.vn.neighbors {
 		n.cancel(&o.expiry)
+		n.cancel(&o.login)
 	}
 	for _, a := range []*alarm{&n.fabric.timer, &n.fabric.beat, &n.fabric.watch, &n.vn.timer} {
 		n.cancel(a)

@@ -46,6 +46,8 @@ type neighbor struct {
 	enode   ether.Addr
 	payload int
 	expiry  alarm
+	up      frame.Time // when its claim holds: until then it takes no login
+	login   alarm
 }
 
 // vn2vn is FIP of an end node without a fabric (FC-BB-6 clause 7.9.7).
@@ -118,7 +120,19 @@ func (v *vn2vn) join(now frame.Time) {
 	v.n.stations()
 	v.beacon(now)
 	for _, o := range v.neighbors {
-		p.meet(o, now)
+		v.meet(o, now)
+	}
+}
+
+// meet begins with a neighbor as soon as both sides have joined.
+func (v *vn2vn) meet(o *neighbor, now frame.Time) {
+	v.n.cancel(&o.login)
+	switch {
+	case v.stage != joined:
+	case o.up > now:
+		v.n.set(&o.login, o.up, func(now frame.Time) { v.meet(o, now) })
+	default:
+		v.n.ports[0].meet(o, now)
 	}
 }
 
@@ -177,7 +191,7 @@ func (v *vn2vn) receive(h ether.Header, m *fip.Message, now frame.Time) frame.Dr
 		v.claimedBy(m, mine, now)
 	case fip.ClaimReply:
 		if v.stage >= claiming && !mine {
-			v.add(m, now)
+			v.add(m, now, now)
 		}
 	case fip.Beacon:
 		v.heard(m, mine, now)
@@ -213,7 +227,7 @@ func (v *vn2vn) claimedBy(m *fip.Message, mine bool, now frame.Time) {
 		v.announce(now)
 	case v.stage >= claiming:
 		v.send(fip.ClaimReply, m.MAC, min(m.MaxSize, v.n.maxSize()))
-		v.add(m, now)
+		v.add(m, now.Add(announceWait), now)
 	}
 }
 
@@ -221,6 +235,10 @@ func (v *vn2vn) claimedBy(m *fip.Message, mine bool, now frame.Time) {
 func (v *vn2vn) heard(m *fip.Message, mine bool, now frame.Time) {
 	if o := v.neighbor(m.Port.ID); o != nil && o.Name == m.Port.Name {
 		v.n.set(&o.expiry, now.Add(beaconLost), func(now frame.Time) { v.lost(o, now) })
+		if o.up > now {
+			o.up = now
+			v.meet(o, now)
+		}
 		return
 	}
 	switch {
@@ -240,8 +258,8 @@ func (v *vn2vn) neighbor(id fc.ID) *neighbor {
 	return v.neighbors[i]
 }
 
-// add takes note of a neighbor.
-func (v *vn2vn) add(m *fip.Message, now frame.Time) {
+// add takes note of a neighbor, whose claim holds from up on.
+func (v *vn2vn) add(m *fip.Message, up, now frame.Time) {
 	o := v.neighbor(m.Port.ID)
 	if o != nil && o.Name != m.Port.Name {
 		v.lost(o, now)
@@ -252,21 +270,20 @@ func (v *vn2vn) add(m *fip.Message, now frame.Time) {
 			v.n.stats[TooManyPorts]++
 			return
 		}
-		o = &neighbor{Port: m.Port}
+		o = &neighbor{Port: m.Port, up: up}
 		v.neighbors = append(v.neighbors, o)
 	}
 	o.node, o.enode = m.Name, m.MAC
 	o.payload = max(256, int(m.MaxSize)-fcoe.Overhead) &^ 3
 	v.n.set(&o.expiry, now.Add(beaconLost), func(now frame.Time) { v.lost(o, now) })
-	if v.stage == joined {
-		v.n.ports[0].meet(o, now)
-	}
+	v.meet(o, now)
 }
 
 // lost forgets a neighbor that is silent.
 func (v *vn2vn) lost(o *neighbor, now frame.Time) {
 	v.n.stats[NeighborsLost]++
 	v.n.cancel(&o.expiry)
+	v.n.cancel(&o.login)
 	v.neighbors = slices.DeleteFunc(v.neighbors, func(other *neighbor) bool { return other == o })
 	p := v.n.ports[0]
 	if r := p.remote(o.ID); r != nil {

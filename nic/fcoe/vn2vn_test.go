@@ -57,6 +57,31 @@ func TestVN2VNJoinsAsTheStandardSays(t *testing.T) {
 	}
 }
 
+// Whichever node comes first, and however much later the other one, they are logged in as soon as the standard's
+// waits are over: none begins with a neighbor that has not joined.
+func TestFirstLogin(t *testing.T) {
+	for after := time.Duration(0); after < 2*time.Second; after += 137 * time.Millisecond {
+		for _, first := range []byte{1, 2} {
+			w := newWorld(t)
+			a := w.node(first, Config{VN2VN: true, Ports: []PortConfig{{Initiator: true}}})
+			b := w.node(3-first, Config{VN2VN: true, Ports: []PortConfig{{Initiator: true}}})
+			a.Start(w.now)
+			w.pass(after)
+			from := w.now
+			b.Start(w.now)
+			ready := func(s *station) bool {
+				r := s.Node.ports[0].remotes
+				return len(r) > 0 && r[0].State() >= loggedIn
+			}
+			w.run(time.Minute, func() bool { return ready(a) && ready(b) })
+			failed := a.stats[LoginFailures] + b.stats[LoginFailures]
+			if d := w.now.Sub(from); d > probeWait+2*announceWait+time.Millisecond || failed > 0 {
+				t.Errorf("node %d first, the other %v later: %v, %d failures", first, after, d, failed)
+			}
+		}
+	}
+}
+
 func TestReadsAndWrites(t *testing.T) {
 	w, i, d := pair(t, 16<<20)
 	for lba := uint32(0); lba < 4096; lba += 512 {

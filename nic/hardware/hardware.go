@@ -191,6 +191,7 @@ type Traffic struct {
 	RxFrames, RxBytes, TxFrames, TxBytes         uint64 // of the wire
 	RxMessages, RxPayload, TxMessages, TxPayload uint64 // FPDUs of RDMA
 	Connections                                  int    // of the TCP engine
+	LoginFailures                                uint64 // of FCoE, in fabrics and at ports
 }
 
 // Config is the configuration of one kind of device.

@@ -225,18 +225,31 @@ func (t *FCoE) send(h ether.Header, body []byte, now frame.Time) {
 	t.env.Wire.Send(port.Out{Frame: f, Offloaded: true}, now)
 }
 
-// Counters are those of all nodes that there have been.
-func (t *FCoE) Counters() (list []view.Counter) {
-	if t == nil {
-		return nil
-	}
+// totals are the counters of all nodes that there have been.
+func (t *FCoE) totals() fcoe.Stats {
 	sum := t.past
 	if t.node != nil {
 		for i, v := range t.node.Stats() {
 			sum[i] += v
 		}
 	}
-	for i, v := range sum {
+	return sum
+}
+
+// LoginFailures is how many logins were refused or not answered.
+func (t *FCoE) LoginFailures() uint64 {
+	if t == nil {
+		return 0
+	}
+	return t.totals()[fcoe.LoginFailures]
+}
+
+// Counters are those of all nodes that there have been.
+func (t *FCoE) Counters() (list []view.Counter) {
+	if t == nil {
+		return nil
+	}
+	for i, v := range t.totals() {
 		list = append(list, view.Count("fcoe_"+fcoe.Counter(i).String(), v))
 	}
 	return list

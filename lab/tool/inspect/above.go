@@ -119,9 +119,10 @@ func (m *message) keep(s *seg) {
 	copy(m.data[s.MO:], s.payload)
 }
 
-// aboveMessage hands a whole message on; Read Requests have been.
-func (h *half) aboveMessage(op rdmap.Opcode, m *message) {
-	x := msg.Message{Packet: m.first, Octets: m.length, Key: m.stag, Addr: m.to, Data: m.data}
+// forAbove is a whole message for the protocol above; ok is false for those that it
+// has got already, or does not see.
+func forAbove(op rdmap.Opcode, m *message) (x msg.Message, ok bool) {
+	x = msg.Message{Packet: m.first, Octets: m.length, Key: m.stag, Addr: m.to, Data: m.data}
 	switch {
 	case op.Invalidates():
 		x.Kind = msg.SendInvalidate
@@ -132,9 +133,9 @@ func (h *half) aboveMessage(op rdmap.Opcode, m *message) {
 	case op == rdmap.ReadResponse:
 		x.Kind = msg.Answer
 	default:
-		return
+		return x, false
 	}
-	h.above(&x)
+	return x, true
 }
 
 func (h *half) above(m *msg.Message) {

@@ -525,5 +525,7 @@ func (h *half) message(op rdmap.Opcode, m *message, detail string) {
 		parts = append(parts, fmt.Sprintf("packets %d to %d", m.first, m.prior))
 	}
 	h.event(m.prior, h.stream.now, op.String(), strings.Join(parts, ", "))
-	h.aboveMessage(op, m)
+	if x, ok := forAbove(op, m); ok {
+		h.above(&x)
+	}
 }

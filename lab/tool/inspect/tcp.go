@@ -348,7 +348,7 @@ func (h *half) put(p *Packet, seq tcp.Seq, b []byte, length int) {
 			h.lacks(p.Number, "octets are missing from the capture")
 			return
 		}
-		if h.order.Wait(x); !h.jumped() {
+		if h.order.Wait(x); !jumped(&h.order) {
 			return
 		}
 		h.resume()
@@ -369,12 +369,12 @@ const (
 	manyGap = 1000
 )
 
-func (h *half) jumped() bool {
-	g := h.order.Gap
+func jumped(o *stream.Order[origin]) bool {
+	g := o.Gap
 	if len(g) < 2 || g[0].Seq.Add(len(g[0].Data)) != g[1].Seq {
 		return false
 	}
-	return g[0].Seq.Sub(h.order.Next) > farGap || len(g) > manyGap
+	return g[0].Seq.Sub(o.Next) > farGap || len(g) > manyGap
 }
 
 // resume goes on behind a gap of the capture.

@@ -113,12 +113,15 @@ func newNIC() *cobra.Command {
 	rows := (&nicconf.Config{}).Params()
 	params.Add(cmd, rows, cfg.Set, "personality")
 	complete.Parameters(cmd, rows)
-	complete.Flags(cmd, map[string][]string{"frames": {"wire", "gso", "jumbo"}, "host-frames": {"wire", "gso"},
-		"hardware": {"fastlinq", "ideal"}, "mf-mode": {"npar", "ovlan", "ufp"}, "log-format": {"text", "json"},
-		"profile": {"siw"}, "firmware": {"header", "zipped-header", "bin", "zipped-bin"}})
+	complete.Flags(cmd, nicWords)
 	_ = cmd.RegisterFlagCompletionFunc("wire", wireKinds)
 	return cmd
 }
+
+// nicWords are the words that flags of the command take.
+var nicWords = map[string][]string{"frames": {"wire", "gso", "jumbo"}, "host-frames": {"wire", "gso"},
+	"hardware": {"fastlinq", "ideal"}, "mf-mode": {"npar", "ovlan", "ufp"}, "log-format": {"text", "json"},
+	"profile": {"siw"}, "firmware": {"header", "zipped-header", "bin", "zipped-bin"}}
 
 // wireKinds offers the kinds of wires.
 func wireKinds(*cobra.Command, []string, string) (kinds []string, _ cobra.ShellCompDirective) {

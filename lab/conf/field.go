@@ -114,12 +114,15 @@ type Refusal string
 
 func (r Refusal) Error() string { return string(r) }
 
+// legible is how many words Expect may list for people to find theirs.
+const legible = 20
+
 // wrong says why Set has refused a text.
 func (f *Field) wrong(text string, err error) string {
 	if r, ok := err.(Refusal); ok {
 		return string(r)
 	}
-	if words, ok := f.Schema["enum"].([]string); ok {
+	if words, ok := f.Schema["enum"].([]string); ok && len(words) > legible {
 		if hint := Near(text, words); hint != "" {
 			return hint
 		}

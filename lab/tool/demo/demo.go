@@ -17,10 +17,13 @@ import (
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/perf"
+	"tapir/lab/tool/schema"
 	"tapir/nic/tap/wires"
 	"tapir/nic/uapi/rundir"
 	"tapir/nic/view"
 )
+
+var _ = schema.Add("demo", 1, Report{})
 
 // Options say how to run the demo.
 type Options struct {

@@ -7,7 +7,11 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"tapir/lab/tool/schema"
 )
+
+var _ = schema.Add("doctor", 1, []Check{}, Runner{}) // the latter with --ci
 
 // Path is a way to test RDMA or PTP code on a machine, and whether that allows it.
 type Path struct {

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"tapir/lab/conf/perfconf"
+	"tapir/lab/tool/schema"
 )
+
+var _ = schema.Add("verify", 1, Report{})
 
 // Op is the name of the workload in a job; "verify" is one of package perf.
 const Op = "verify-steps"

@@ -476,6 +476,29 @@ func TestFCoEStatistics(t *testing.T) {
 	}
 }
 
+// Logins that nobody answers are counted, and the management firmware hears of them.
+//
+// FC-05
+func TestFCoELoginFailures(t *testing.T) {
+	s := newFabricless(t, "", "")
+	s.d.dev.FCoE.Stop(s.now)
+	s.run(time.Second)
+	s.lose = func(_ *node, b []byte) bool {
+		h, n, _ := ether.Parse(b)
+		m, err := fip.Parse(b[n:])
+		return h.Type == fip.EtherType && err == nil && m.Op == fip.Request
+	}
+	s.d.dev.FCoE.Start(fcoe.Config{VN2VN: true, Ports: []fcoe.PortConfig{{Initiator: true}}}, fcoe.Env{}, s.now)
+	s.until(time.Minute, func() bool { return s.i.dev.FCoE.LoginFailures() == 2 })
+	fast := fastlinq.Of(s.i.dev.Hardware)
+	fast.MFW().AskStats(0, mfw.StatsFCoE)
+	fast.Manage(s.now)
+	s.run(time.Millisecond)
+	if got := fast.MFW().ProtocolStats(0, mfw.StatsFCoE); got.LoginFailures != 2 {
+		t.Errorf("the management firmware has heard %+v", got)
+	}
+}
+
 // Calls out of their order are refused; sessions beyond what there are connections for end with
 // a logout.
 //

@@ -84,15 +84,3 @@ func (c *Completion) Text(dst []byte) []byte {
 	}
 	return dst
 }
-
-// Describe appends a capsule as a line of text, as far as it has come: a command, or a completion.
-func Describe(dst, capsule []byte, command, admin bool) []byte {
-	if command && len(capsule) >= SQELen {
-		c := Command(capsule[:SQELen])
-		return c.Append(append(append(append(dst, "NVMe "...), c.Name(admin)...), ' '), admin)
-	}
-	if c, err := ParseCompletion(capsule); err == nil && !command {
-		return c.Text(append(dst, "NVMe Completion "...))
-	}
-	return append(dst, "NVMe capsule cut short"...)
-}

@@ -106,7 +106,7 @@ func everything(qid uint16) *talk {
 	return k
 }
 
-// property is a Property Set behind the Connect of an admin queue.
+// admin is a Property Set behind the Connect of an admin queue.
 func admin(change func(c *nvme.Command)) func(k *talk) {
 	return func(k *talk) {
 		*k = *everything(0)
@@ -118,10 +118,6 @@ func admin(change func(c *nvme.Command)) func(k *talk) {
 		change(c)
 		k.command(c, nil)
 	}
-}
-
-func at(n int, change func(b []byte)) func(k *talk) {
-	return func(k *talk) { change(k.list[n-1].Data) }
 }
 
 func octet(n, at int, v byte) func(k *talk) {

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -23,11 +22,10 @@ func TestParameters(t *testing.T) {
 	}
 	text := string(page)
 	namedTests(t, text)
-	runtime := map[bool]string{true: "yes", false: "no"}
 	devices := &deviceTests{t: t}
 	rows := (&nic.Config{Hardware: &fastlinq.Config{}}).Params()
 	for _, p := range rows {
-		head := fmt.Sprintf("| `%s` | %s | %s | %s | ", p.Name, p.Get(), runtime[p.Runtime], p.Help)
+		head := parameterRow(p)
 		_, row, found := strings.Cut(text, head)
 		row, _, _ = strings.Cut(row, "\n")
 		switch {

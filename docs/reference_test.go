@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	"tapir/lab/check/testenv"
+	"tapir/nic"
+	"tapir/nic/fastlinq"
+	"tapir/nic/param"
+	"tapir/nic/settings"
 )
 
 // TestReference holds the pages that are written from the program against it; with
@@ -22,6 +26,7 @@ func TestReference(t *testing.T) {
 	for page, text := range map[string]string{
 		"reference/command-line.md": commandLine(t, tapir), "reference/counters.md": counterPage(t, tapir),
 		"reference/json.md": jsonPage(t, tapir), "reference/schemas.json": output(t, tapir, "schema", "--all"),
+		"reference/lab-keys.md": labKeys(t, tapir), "reference/parameters.md": parameterPage(t),
 	} {
 		if *update {
 			testenv.Must(t, os.WriteFile(page, []byte(text), 0o644))
@@ -86,6 +91,34 @@ func commandLine(t *testing.T, tapir string) string {
 		t.Errorf("found %d commands", n)
 	}
 	return b.String()
+}
+
+// parameterPage is the page with its tables written from the parameters; the tests of each row
+// are the page's own.
+func parameterPage(t *testing.T) string {
+	page, err := os.ReadFile("reference/parameters.md")
+	testenv.Must(t, err)
+	rows := (&nic.Config{Hardware: &fastlinq.Config{}}).Params()
+	for i := range settings.Aliases {
+		rows = append(rows, settings.Aliases[i].Row(rows))
+	}
+	lines := strings.Split(string(page), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, " | ")
+		if name, row := strings.CutPrefix(cells[0], "| `"); row && len(cells) > 4 {
+			if p := param.Find(rows, strings.TrimSuffix(name, "`")); p != nil {
+				lines[i] = parameterRow(p) + cells[len(cells)-1]
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// parameterRow is the row of a parameter up to its tests.
+func parameterRow(p *param.Row) string {
+	runtime := map[bool]string{true: "yes", false: "no"}
+	expect := strings.ReplaceAll(p.Expect, "|", `\|`)
+	return fmt.Sprintf("| `%s` | %s | %s | %s | %s | ", p.Name, expect, p.Get(), runtime[p.Runtime], p.Help)
 }
 
 // counterPage lists the counters of each kind of node as it shows them.

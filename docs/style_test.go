@@ -12,7 +12,8 @@ import (
 // instead.
 var odd = regexp.MustCompile(`\banew\b|\b(the|this) house\b|\b[Ii]ts rooms\b|\bas rooms\b|\bby room\b|\bmakes of it\b|` +
 	`\bthe contrary of\b|\bso many\b|\bis told with\b|\bfor looking\b|\bspoils nothing\b|\bthe truth beside\b|` +
-	`\bis surer\b|\bis said,|\bstands beside\b|\bwhat comes out\b|\bmends? it\b`)
+	`\bis surer\b|\bis said,|\bstands beside\b|\bwhat comes out\b|\bmends\b|\bwhat is missed\b|` +
+	`\bof themselves\b|\bwhat becomes of\b|\bwhat runs\b|\bto begin with\b|\bis the judge\b`)
 
 // literal is a string of a Go file.
 var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)

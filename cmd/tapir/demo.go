@@ -22,7 +22,7 @@ func newDemo() *cobra.Command {
 	var asJSON bool
 	return cli.With(&cobra.Command{
 		Use:   "demo",
-		Short: "See two NICs exchange verified RDMA traffic",
+		Short: "Watch two NICs exchange verified RDMA traffic",
 		Long: "Demo makes two network namespaces, each with a TAP, joins them, runs a NIC on each as\n" +
 			"a process of its own, and sends, writes and reads 8 B, 4 KiB and 16 MiB between them.\n" +
 			"Each operation is verified by the SHA-256 of the target memory. The traffic is captured\n" +

@@ -14,7 +14,7 @@ func newDoctor() *cobra.Command {
 	var asJSON, ci bool
 	return cli.With(&cobra.Command{
 		Use:   "doctor",
-		Short: "Find out why a NIC does not start on this machine",
+		Short: "Check whether this machine can run NICs",
 		Long: "Doctor checks kernel, TUN device, each kind of wires, user namespaces and their limits,\n" +
 			"seccomp, yama, the RDMA libraries of unmodified programs, bridge netfilter and the tools that\n" +
 			"captures are read with. Each problem comes with the command that fixes it. It changes\n" +

@@ -81,7 +81,7 @@ func newEMShow() *cobra.Command {
 	tables := show.ManagerTables
 	return cli.Old(cli.With(&cobra.Command{
 		Use:   "show [EM] [" + strings.Join(tables, "|") + "]",
-		Short: "Show what an Ethernet Manager knows",
+		Short: "Show the fabric as an Ethernet Manager sees it",
 		Long: "Show prints one of the manager's tables: the virtual switches (vesw, the default), the HFI\n" +
 			"ports of the fabric (port), the members of all virtual switches with their state (member),\n" +
 			"MAC addresses and where they are (mac), what the members have counted when they were last\n" +
@@ -163,7 +163,7 @@ func newEMReload() *cobra.Command {
 	var name string
 	return cli.Old(&cobra.Command{
 		Use:     "reload [EM]",
-		Short:   "Let an Ethernet Manager read its file again",
+		Short:   "Reload the configuration of an Ethernet Manager",
 		Example: "  tapir em reload",
 		Args:    cli.AtMost(1),
 

@@ -21,7 +21,7 @@ func newExport() *cobra.Command {
 	var merge bool
 	cmd := cli.With(&cobra.Command{
 		Use:   "export FILE... -w FILE {--end LINK:NODE | --link LINK | --as FORM | --merge}",
-		Short: "Take a link end out of a lab's capture, or turn one of an Omni-Path fabric into another form",
+		Short: "Extract a link from a lab's capture, merge or convert captures",
 		Long: "Export takes out of a lab's capture what one end of a link saw (--end), or each frame once, as\n" +
 			"it entered the link (--link), so that Wireshark follows TCP without seeing frames twice.\n\n" +
 			"Export reads a capture of a fabric's TAP, pcapng or pcap, by tapir capture or tcpdump, or of\n" +

@@ -33,7 +33,7 @@ func newPeerBuild() *cobra.Command {
 	dir := peer.CacheDir()
 	return cli.With(&cobra.Command{
 		Use:     "build",
-		Short:   "Make the guest, or bring it up to date",
+		Short:   "Build or update the guest",
 		Example: "  tapir peer build",
 		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -118,7 +118,7 @@ func newPeerStop() *cobra.Command {
 	name := guest.DefaultName
 	return cli.Old(&cobra.Command{
 		Use:     "stop [GUEST]",
-		Short:   "End a guest",
+		Short:   "Stop a guest",
 		Example: "  tapir peer stop",
 		Args:    cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

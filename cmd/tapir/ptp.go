@@ -24,7 +24,7 @@ import (
 func newPTP() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "ptp {run|status|set|pmc|refclock|sim}",
-		Short: "Clocks of NICs, and PTP (IEEE 1588)",
+		Short: "Run and show PTP (IEEE 1588) and the clocks of NICs",
 		Long: "Ptp runs a PTP instance on a NIC's wire port, shows what it and the NIC's hardware clock\n" +
 			"do, and changes its settings while it runs. Pmc manages it as linuxptp's pmc does, and every\n" +
 			"ptp4l too. Refclock offers the clock to chronyd or ntpd. Sim runs whole networks of clocks\n" +

@@ -18,7 +18,7 @@ func newRping() *cobra.Command {
 	var address string
 	return o.onNIC(cli.With(&cobra.Command{
 		Use:   "rping [NIC] {-s | -c -a ADDRESS}",
-		Short: "RDMA ping, with librdmacm's rping as peer",
+		Short: "Ping by RDMA, with librdmacm's rping as peer",
 		Long: "Rping runs the protocol of the rping program of rdma-core inside a NIC: each round\n" +
 			"is two advertisements by Send, an RDMA Read and an RDMA Write. Its peer is another\n" +
 			"NIC, or the stock rping on anything that speaks the same transport.",

@@ -14,7 +14,7 @@ func newScript() *cobra.Command {
 	trace, against, wire, lanes := false, "", "", 4
 	return cli.With(&cobra.Command{
 		Use:   "script FILE...",
-		Short: "Run wire scripts: packets in, packets that must come out",
+		Short: "Run wire scripts: packets sent, packets expected",
 		Long: "A wire script plays the peer of a NIC, by TCP segments or by messages of MPA, DDP and\n" +
 			"RDMAP, and states what must come back, in the manner of packetdrill. Scripts run in\n" +
 			"virtual time, without a TAP and without privileges; a script always runs the same way.\n" +

@@ -18,7 +18,7 @@ func newShow() *cobra.Command {
 	var asJSON, follow bool
 	return cli.With(&cobra.Command{
 		Use:   "show [NIC] [" + strings.Join(ctl.Kinds[1:], "|") + "] [ROW]",
-		Short: "Look inside running NICs",
+		Short: "Show the state of running NICs",
 		Long: "Show prints one line per running NIC, what one NIC is, or one of its tables:\n" +
 			"the RDMA device with its port, limits and their use (device), queue pairs (qp), completion\n" +
 			"queues (cq), memory regions (mr) and windows (mw), connection endpoints (cep), all RDMA objects with\n" +

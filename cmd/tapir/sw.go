@@ -14,7 +14,7 @@ func newSw() *cobra.Command {
 	set := d.Set // the names are those of a switches.yaml with dashes
 	return cli.InOrder(&cobra.Command{
 		Use:   "sw --port TAP --port TAP [--mode MODE]",
-		Short: "Run a switch that is a PTP clock in the foreground",
+		Short: "Run a switch with PTP clocks in the foreground",
 		Long: "Sw joins TAPs as a learning switch does, with a queueing delay of choice. It is a plain\n" +
 			"switch, a transparent clock (e2e-tc, p2p-tc) that corrects PTP messages by the time that\n" +
 			"they stayed in it, or a boundary clock (bc). Its stamps are the kernel's. With -c it runs\n" +

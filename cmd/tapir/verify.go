@@ -15,7 +15,7 @@ import (
 func newVerify(name string) *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use: name + " {server [NIC] | client [NIC] ADDRESS STEP...}", Hidden: name != "verify",
-		Short: "Every RDMA operation, verified, with a Linux guest or a NIC as peer",
+		Short: "Verify every RDMA operation against a Linux guest or a NIC",
 		Long: "Verify goes through RDMA operations step by step between this NIC and another verifier: the\n" +
 			"program of that name in a guest of `tapir peer`, or a second NIC. Each side verifies\n" +
 			"what the other did. A step is NAME[:SIZE[:COUNT]]; see: tapir verify client --help.",
@@ -58,7 +58,7 @@ func newVerifyClient() *cobra.Command {
 	}}
 	return o.onNIC(cli.Old(cli.InOrder(&cobra.Command{
 		Use:   "client [NIC] ADDRESS STEP...",
-		Short: "Connect and work through steps",
+		Short: "Connect and run the steps",
 		Long: "Client connects to a verify server and works through its steps; the first failure ends\n" +
 			"it. SIZE is in octets (64 unless given), COUNT posts the same several times.\n\n" +
 			"  write writei burst        RDMA Write: plain, of inline data, the last of COUNT signalled\n" +

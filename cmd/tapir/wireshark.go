@@ -16,7 +16,7 @@ import (
 func newWireshark() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "wireshark COMMAND",
-		Short: "Teach Wireshark Omni-Path packets, and show it the running NICs",
+		Short: "Add Omni-Path and the running NICs to Wireshark",
 		Long: "Wireshark lacks a dissector for Omni-Path 16B packets. Install puts one, written in Lua,\n" +
 			"among this user's plugins: every field is a filter (opa16b.*), the ICRC is verified, the\n" +
 			"Ethernet frame inside is decoded, and so are VNIC management attributes (opavema.*).\n" +

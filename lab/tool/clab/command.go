@@ -23,7 +23,7 @@ func Command(load func(path, clock string) (*topo.Lab, error)) *cobra.Command {
 	var hosts []string
 	cmd := &cobra.Command{
 		Use:   "export FILE --containerlab -o DIR",
-		Short: "Turn a lab into topology files of containerlab",
+		Short: "Convert a lab into topology files of containerlab",
 		Long: "Export writes the topology file with which containerlab runs the lab's nodes in containers:\n" +
 			"nodes of kind nic, host, switch, hfi and manager, and the commands that start them. With\n" +
 			"--host there is one file for each host, and links between hosts are VXLAN links.\n\n" +

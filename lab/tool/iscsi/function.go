@@ -135,7 +135,7 @@ func newFunction(with With, complete cobra.CompletionFunc) *cobra.Command {
 	var o order
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "function [NIC]", Short: "Print the connections of a NIC's iSCSI function, or end one",
+		Use: "function [NIC]", Short: "Print or end connections of a NIC's iSCSI function",
 		Long: "Function prints the connections that the NIC's iSCSI function has taken over (--offload of target\n" +
 			"and initiator), with their queues and statistics. tapir show NIC device prints the function as a whole.",
 		Example: "  tapir iscsi function nic0\n  tapir iscsi function nic0 --clear\n" +

@@ -45,7 +45,7 @@ func newLabCheck() *cobra.Command {
 	var asJSON bool
 	return cli.With(&cobra.Command{
 		Use:   "check FILE...",
-		Short: "Find all mistakes in topology files, without running them",
+		Short: "Report all errors in topology files without running them",
 		Long: "Check reads topology files and prints everything that is wrong: keys and values, names of nodes,\n" +
 			"links and programs, counters that a node does not have, display filters that tshark refuses.\n" +
 			"It ends with exit code 2 if there is a mistake. Run and test check the same before they begin.",

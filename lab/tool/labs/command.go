@@ -301,7 +301,7 @@ func newLabSchema() *cobra.Command {
 func newLabGC() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what labs left that were killed",
+		Short: "Clean up after killed labs",
 		Long: "When a lab's process is killed, the kernel ends its nodes and removes namespaces and TAPs.\n" +
 			"Gc ends programs that survived, with which their namespaces go, and removes directories.\n" +
 			"Labs that are up are left alone.",

@@ -32,7 +32,7 @@ func newLabInspect() *cobra.Command {
 	var asJSON bool
 	return cli.With(&cobra.Command{
 		Use:   "inspect [FILE|LAB]",
-		Short: "Show what a lab is made of: of a file, or of a lab that is up",
+		Short: "Show nodes, links and steps of a lab file or a running lab",
 		Long: "Inspect lists the nodes with their kinds and addresses, and the links; of a file also its\n" +
 			"steps, of a lab that is up its process. tapir show LAB link has the counters of its links.",
 		Example: "  tapir lab inspect lab.yaml\n  tapir lab inspect rping\n  tapir lab inspect --json",

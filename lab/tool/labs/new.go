@@ -33,7 +33,7 @@ func newLabNew() *cobra.Command {
 	kind := "rdma"
 	return cli.With(&cobra.Command{
 		Use:   "new FILE",
-		Short: "Write a small topology file to begin with",
+		Short: "Write a small topology file to start from",
 		Long: "New writes a lab that runs, with comments, to be changed: two NICs and a link with loss (rdma),\n" +
 			"a master and a slave with a transparent clock (ptp), or two HFIs with a manager (fabric).",
 		Example: "  tapir lab new lab.yaml\n  tapir lab new clocks/lab.yaml --kind ptp\n  tapir lab run lab.yaml",

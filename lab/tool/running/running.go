@@ -45,7 +45,7 @@ func list() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List what runs",
+		Short: "List running nodes and labs",
 		Long: "Ls lists the NICs, HFIs, Ethernet Managers and switches that you may control, each with its\n" +
 			"process.",
 		Example: "  tapir ls\n  tapir ls --json",
@@ -155,7 +155,7 @@ func wait() *cobra.Command {
 	var row show.Row
 	cmd := &cobra.Command{
 		Use:   "wait NAME...",
-		Short: "Wait until nodes run, have ended, or show a row",
+		Short: "Wait until nodes are ready, have ended, or show a row",
 		Long: "Wait returns as soon as all named nodes answer: their interfaces and addresses are there then.\n" +
 			"With --gone it returns when none of them runs; with --for, when that table of each has a row with\n" +
 			"these values, as tapir show --json prints them; * stands for any text. It fails after the timeout.",

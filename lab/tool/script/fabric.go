@@ -106,7 +106,7 @@ var fabricProtocol = &protocol{
 			"learn":  either(&f.policy.Learn, state, "off", "on"),
 			"filter": either(&f.policy.Filter, state, "off", "on"),
 			"closed": either(&f.closed, state, "off", "on"),
-			"unknown": oneOf(&f.policy.Unknown, "what becomes of frames to unknown stations",
+			"unknown": oneOf(&f.policy.Unknown, "treatment of frames to unknown stations",
 				"proxy,default-port,flood,drop"),
 		}
 	},

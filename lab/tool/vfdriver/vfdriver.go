@@ -42,7 +42,7 @@ func Command(with func(name, how string, do func(c *ctl.Client) error) error,
 	var o options
 	cmd := &cobra.Command{
 		Use:   "vf-driver NIC VF",
-		Short: "Drive a virtual function from a process of its own",
+		Short: "Drive a virtual function from another process",
 		Long: "Vf-driver takes a virtual function from the driver inside the NIC, acquires it by the channel\n" +
 			"between VF and PF, starts its vport, queues and filter, and prints what the PF's bulletin board\n" +
 			"says each time that changes. When it ends it releases the VF; if it is killed, the VF is reset.\n" +

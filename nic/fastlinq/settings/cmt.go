@@ -42,7 +42,7 @@ func (c *Config) engineRows() []*param.Row {
 
 func (c *Config) engineState(name string, engine int) *param.Row {
 	return param.Choice(param.Row{Name: name, Origin: param.Tapir,
-		Help: "what becomes of that engine: a fault, or its recovery. no_filters: the filters of its vport are lost"},
+		Help: "state of that engine: a fault or its recovery; no_filters: its vport has lost its filters"},
 		&c.CMT.States[engine],
 		param.Named("working", EngineWorks), param.Named("failed", EngineFailed),
 		param.Named("no_filters", EngineUnfiltered))

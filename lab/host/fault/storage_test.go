@@ -3,7 +3,6 @@ package fault
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"tapir/rdmap"
@@ -212,7 +211,7 @@ func TestNVMe(t *testing.T) {
 			}
 		}
 		if where != tt.octet {
-			t.Error(fmt.Sprintf("%s %s: octet %d", tt.what, tt.field, where))
+			t.Errorf("%s %s: octet %d", tt.what, tt.field, where)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func Command(version string, complete cobra.CompletionFunc) *cobra.Command {
 	o := Options{Version: version}
 	cmd := &cobra.Command{
 		Use:   "ui [NAME|OUT_DIR]",
-		Short: "Show what runs, live, in a browser",
+		Short: "Show running nodes and labs in a browser",
 		Long: "Ui serves a page on the loopback address until Ctrl-C, and prints its URL: NICs, switches and labs\n" +
 			"that run, the links between them with their rates, tables of each node, clocks, and ladders of\n" +
 			"connections. The page changes nodes by command lines, which it shows. With a NAME it begins with\n" +

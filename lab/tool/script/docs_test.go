@@ -297,7 +297,7 @@ func TestSyntaxErrorsOfBenches(t *testing.T) {
 		msg            string
 	}{
 		{"16b", "mtuu 5", 1, `"mtuu": expected a time (of a step) or a setting: closed`},
-		{"16b", "unknown fax", 9, `"fax": expected what becomes of frames`},
+		{"16b", "unknown fax", 9, `"fax": expected treatment of frames`},
 		{"16b", "0 < 17b", 5, `"17b": expected a message: 16b`},
 		{"16b", "0 < 16b slid", 13, "the line ends; expected a number of 24 bits"},
 		{"16b", "0 < 16b sc 32", 12, `"32": expected sc: a number of 5 bits`},

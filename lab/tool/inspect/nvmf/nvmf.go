@@ -135,10 +135,10 @@ func (c *Conn) answered() {
 
 // command judges a capsule of the host.
 func (c *Conn) command(m *message.Message) {
-	switch {
-	case m.Kind == message.SendInvalidate:
+	if m.Kind == message.SendInvalidate {
 		c.bad(m.Side, m.Packet, hostSends, "key %#x", m.Key)
-	case m.Octets < nvme.SQELen:
+	}
+	if m.Octets < nvme.SQELen {
 		c.bad(m.Side, m.Packet, cmdShort, "%d octets", m.Octets)
 		return
 	}

@@ -244,6 +244,7 @@ func FuzzConn(f *testing.F) {
 	for _, m := range everything(1).list {
 		f.Add(m.Data, uint8(m.Kind), m.Side == 1, m.Key)
 	}
+	f.Add([]byte{2}, uint8(message.SendInvalidate), false, uint32(9)) // two faults in one message
 	f.Fuzz(func(t *testing.T, b []byte, kind uint8, target bool, key uint32) {
 		for _, at := range []int{0, 4, 9} {
 			k := everything(1)

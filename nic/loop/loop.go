@@ -98,6 +98,7 @@ type Loop struct {
 	lingerer lingerer
 	waiter   // the mailbox's event descriptor, then one per port, then one per source
 	bells    bells
+	tidings  tidings
 	done     []sent // frames sent or lost, not yet reported
 	atEnd    []func()
 	rested   bool       // buffers are given back
@@ -361,6 +362,7 @@ func (l *Loop) drive(frames bool) (deadline frame.Time, more bool, err error) {
 	for round := 0; ; round++ {
 		again := l.engine.Dispatch(l.clock.now())
 		if round == 0 {
+			l.tell()
 			l.serveBells(frames)
 		}
 		l.refill()
@@ -448,6 +450,10 @@ func (l *Loop) failed() error {
 func (l *Loop) sleep(deadline frame.Time) error {
 	now := l.clock.now()
 	clearEvents(l.fds)
+	if deadline > now && l.tellBeforeSleep(now) {
+		l.rested = false
+		return nil
+	}
 	if deadline > now && l.policy.spins(now, l.memory() != nil) && len(l.sources) == 0 && !l.waits() {
 		if l.spin(now, deadline) {
 			l.rested = false

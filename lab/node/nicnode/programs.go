@@ -83,6 +83,7 @@ func (p *Programs) Add(n *Node) {
 	o := &offer{p: p, n: n}
 	if n.ca != nil {
 		o.verbs = uverbs.New(n.ca)
+		o.verbs.TellBy(n.Loop.Tell)
 		n.layer.RegisterClient(o) // until the node ends
 	}
 	p.mu.Lock()

@@ -22,9 +22,10 @@ type memFile struct {
 	devices   *filesystems
 	bulk      *bulk // nil: not to be used
 
-	mu     sync.Mutex // of what follows, for older kernels
-	list   []extent
-	listed time.Time
+	mu       sync.Mutex // of what follows
+	list     []extent   // what was mapped when it was asked last
+	listed   time.Time
+	believed time.Duration
 }
 
 // errLeft says that the process has another memory now.
@@ -59,40 +60,55 @@ const (
 )
 
 // check checks that [addr, addr+n) is mapped readable, and writable if write is
-// set, with pages that the kernel has by itself. Errors: EFAULT, errLeft.
+// set, with pages that the kernel has by itself. It believes for a moment what it
+// was told last. Errors: EFAULT, errLeft.
 func (f *memFile) check(addr, n uint64, write bool) error {
-	flags := uint64(procmapReadable)
-	if write {
-		flags |= procmapWritable
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Sub(f.listed) < f.believed && covered(f.list, addr, addr+n, write, f.devices) {
+		return nil
 	}
+	f.list, f.listed, f.believed = f.list[:0], now, queryFor
 	for at := addr; at < addr+n; {
-		q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), flags: flags, addr: at}
+		q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), addr: at}
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.maps.Fd(), procmapQueryIoctl, uintptr(unsafe.Pointer(&q)))
 		switch {
 		case errno == unix.ENOTTY: // an older kernel
 			return f.checkList(addr, n, write)
 		case errno == unix.ESRCH:
 			return errLeft
-		case errno != 0 || !f.devices.local(unix.Mkdev(q.devMajor, q.devMinor)):
+		case errno != 0:
 			return unix.EFAULT
 		}
+		f.list = append(f.list, extent{q.vmaStart, q.vmaEnd, q.vmaFlags&procmapReadable != 0,
+			q.vmaFlags&procmapWritable != 0, unix.Mkdev(q.devMajor, q.devMinor)})
 		at = q.vmaEnd
+	}
+	if !covered(f.list, addr, addr+n, write, f.devices) {
+		return unix.EFAULT
 	}
 	return nil
 }
 
-// listFor is how long the list of a process's mappings is believed, which takes
-// longer to read than most accesses.
-const listFor = 10 * time.Millisecond
+// How long what a process has mapped is believed: the answer of the ioctl, which
+// costs as much as a short access, and the whole list, which takes longer to read
+// than most accesses. What a program unmaps, the kernel refuses at once even so.
+const (
+	queryFor = time.Millisecond
+	listFor  = 10 * time.Millisecond
+)
 
-// checkList is check by the list of mappings.
-func (f *memFile) checkList(addr, n uint64, write bool) error {
+// forget has the next access ask again.
+func (f *memFile) forget() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if time.Since(f.listed) < listFor && covered(f.list, addr, addr+n, write, f.devices) {
-		return nil
-	}
-	f.list, f.listed = mappings(f.maps), time.Now()
+	f.listed = time.Time{}
+	f.mu.Unlock()
+}
+
+// checkList is check by the list of mappings; f.mu is held.
+func (f *memFile) checkList(addr, n uint64, write bool) error {
+	f.list, f.listed, f.believed = mappings(f.maps), time.Now(), listFor
 	switch {
 	case f.list == nil:
 		return errLeft

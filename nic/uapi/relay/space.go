@@ -75,6 +75,7 @@ func (s *space) region(addr, n uint64, write bool) (verbs.Memory, error) {
 	if n == 0 {
 		return r, nil
 	}
+	s.forget()
 	if addr+n < addr || s.check(addr, n, write) != nil {
 		return nil, unix.EFAULT
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -116,7 +115,8 @@ func TestMove(t *testing.T) {
 	if err := errors.Join(unix.Mprotect(mem[page:2*page], unix.PROT_NONE), unix.Mprotect(mem[3*page:], unix.PROT_READ)); err != nil {
 		t.Fatal(err)
 	}
-	own.listed = time.Time{} // the list is believed for a while
+	own.forget() // what was mapped is believed for a while
+	long.forget()
 	ones := bytes.Repeat([]byte{1}, page+page/2)
 	for name, move := range ways {
 		for what, at := range map[string]int{"over a hole": page / 2, "to read-only pages": 3 * page, "into them": 2*page + page/2 + 100} {

@@ -26,7 +26,9 @@ func (q *cq) Completion(*verbs.CQ, frame.Time) {
 	}
 	n := note{of: &q.comp}
 	native.PutUint64(n.data[:], q.user)
-	q.channel.pipe.push(n)
+	if q.channel.pipe.add(n) {
+		q.f.server.toTell(q.channel.pipe)
+	}
 }
 
 func (q *cq) destroy() error {

@@ -73,10 +73,17 @@ func newEventPipe(size int) (p *eventPipe, program int, err error) {
 	return &eventPipe{w: fds[1], size: size}, fds[0], nil
 }
 
-// push sends an event. One that waits for room is not joined by its equal.
+// push sends an event.
 func (p *eventPipe) push(n note) {
+	if p.add(n) {
+		p.flush()
+	}
+}
+
+// add has the next flush send an event. One that waits is not joined by its equal.
+func (p *eventPipe) add(n note) (open bool) {
 	if p.w < 0 {
-		return
+		return false
 	}
 	if !slices.Contains(p.notes[p.inside:], n) {
 		if p.inside >= countAt {
@@ -84,20 +91,31 @@ func (p *eventPipe) push(n note) {
 		}
 		p.notes = append(p.notes, n)
 	}
-	p.flush()
+	return true
 }
 
-// flush writes what waits, as far as there is room.
+// atOnce is how many events one write(2) carries at most.
+const atOnce = 16
+
+// flush writes what waits, as far as there is room. Several events are written at once, so
+// that who is woken finds them all; where the pipe has no room for them, the kernel takes none.
 func (p *eventPipe) flush() {
+	most := atOnce
 	for p.inside < len(p.notes) {
-		data := &p.notes[p.inside].data
+		var buf [atOnce * len(note{}.data)]byte
+		n := min(len(p.notes)-p.inside, most)
+		for i := range n {
+			copy(buf[i*p.size:], p.notes[p.inside+i].data[:p.size])
+		}
 		// never waits
-		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.w), uintptr(unsafe.Pointer(data)), uintptr(p.size))
-		switch errno {
-		case 0:
-			p.inside++
-		case unix.EINTR:
-		case unix.EAGAIN:
+		_, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(p.w), uintptr(unsafe.Pointer(&buf)), uintptr(n*p.size))
+		switch {
+		case errno == 0:
+			p.inside += n
+		case errno == unix.EINTR:
+		case errno == unix.EAGAIN && n > 1:
+			most = 1
+		case errno == unix.EAGAIN:
 			return
 		default: // no one has the program's end any more
 			p.countRead()

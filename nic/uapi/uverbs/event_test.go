@@ -1,7 +1,10 @@
 package uverbs
 
 import (
+	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"tapir/nic/verbs"
 )
@@ -116,5 +119,67 @@ func TestAbandonedChannels(t *testing.T) {
 	w.must(27, fields(qp, 0), 4)
 	if gone := w.must(20, fields(cq, 0), 8); gone.u32(0) != 1 {
 		t.Errorf("%d events were read, one was", gone.u32(0))
+	}
+}
+
+// Completion events are written when the thread says so, those of a channel at once; where
+// the pipe has not room for all of them, as many as there is room for.
+func TestToldTogether(t *testing.T) {
+	var tell func()
+	s := &Server{}
+	s.TellBy(func(fn func()) { tell = fn })
+	var source source
+	pipes := make([]*eventPipe, 2)
+	ends := make([]int, 2)
+	for i := range pipes {
+		p, end, err := newEventPipe(compEventLen)
+		ok(t, err)
+		ok(t, unix.SetNonblock(end, true))
+		_, err = unix.FcntlInt(uintptr(end), unix.F_SETPIPE_SZ, 4096)
+		ok(t, err)
+		defer unix.Close(end)
+		defer p.close()
+		pipes[i], ends[i] = p, end
+	}
+	event := func(i int, user uint64) {
+		n := note{of: &source}
+		native.PutUint64(n.data[:], user)
+		if !pipes[i].add(n) {
+			t.Fatal("the pipe is closed")
+		}
+		s.toTell(pipes[i])
+	}
+	read := func(i int) (users []uint64) {
+		var buf [8192]byte
+		n, _ := unix.Read(ends[i], buf[:])
+		for at := 0; at+8 <= n; at += 8 {
+			users = append(users, native.Uint64(buf[at:]))
+		}
+		return users
+	}
+	event(0, 1)
+	event(1, 2)
+	event(0, 3)
+	if got := read(0); got != nil || !slices.Equal(s.untold, pipes) {
+		t.Fatalf("%v was told at once, %d channels wait", got, len(s.untold))
+	}
+	tell()
+	if a, b := read(0), read(1); !slices.Equal(a, []uint64{1, 3}) || !slices.Equal(b, []uint64{2}) || len(s.untold) != 0 {
+		t.Errorf("told %v and %v, %d channels wait", a, b, len(s.untold))
+	}
+	const room = 4096 / compEventLen
+	for i := range room + 2 {
+		event(0, uint64(i))
+		if i < room-1 {
+			tell()
+		}
+	}
+	tell()
+	if got := read(0); len(got) != room || got[room-1] != room-1 {
+		t.Errorf("%d events in a pipe for %d", len(got), room)
+	}
+	pipes[0].flush()
+	if got := read(0); !slices.Equal(got, []uint64{room, room + 1}) {
+		t.Errorf("the rest is %v", got)
 	}
 }

@@ -16,10 +16,13 @@ import (
 // Server is the verbs device of one NIC, a client of the access layer: what
 // programs have open are contexts of the client. It belongs to the NIC's thread.
 type Server struct {
-	ca     *al.CA
-	client *al.Device     // nil: the device is not there, or leaves
-	qps    map[uint32]*qp // by number
-	hook   func(TracePoint)
+	ca      *al.CA
+	client  *al.Device     // nil: the device is not there, or leaves
+	qps     map[uint32]*qp // by number
+	hook    func(TracePoint)
+	later   func(func()) // nil: at once
+	untold  []*eventPipe // that have completion events to write, in the order of these
+	telling func()
 }
 
 // New returns the server of a registered device, and registers it as a client
@@ -29,6 +32,34 @@ func New(ca *al.CA) *Server {
 	id := ca.Verbs().Identity()
 	ca.Layer().RegisterClient(s, al.ID{VendorID: id.VendorID, PartID: id.VendorPartID})
 	return s
+}
+
+// TellBy has completion events be written when later, such as Tell of nic/loop, calls
+// what it is given.
+func (s *Server) TellBy(later func(func())) { s.later, s.telling = later, s.tell }
+
+// toTell has the events of a pipe be written.
+func (s *Server) toTell(p *eventPipe) {
+	switch {
+	case s.later == nil:
+		p.flush()
+		return
+	case len(s.untold) == 0:
+		s.later(s.telling)
+	}
+	if !slices.Contains(s.untold, p) {
+		s.untold = append(s.untold, p)
+	}
+}
+
+// tell writes what waits. A program that waits for one channel after the other waits for
+// that with the oldest event, and finds the others' when it is woken.
+func (s *Server) tell() {
+	for i := len(s.untold) - 1; i >= 0; i-- {
+		s.untold[i].flush()
+		s.untold[i] = nil
+	}
+	s.untold = s.untold[:0]
 }
 
 // Client is the server's handle of the device, under which the objects of its

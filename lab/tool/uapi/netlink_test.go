@@ -78,7 +78,7 @@ func TestClients(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, r := range rows {
-				if r.File == relay.Uverbs(n.Name()) && strings.Join([]string{r.Via, r.Calls, r.Posts, r.Why}, " ") == want && r.PID > 0 {
+				if r.File == relay.Uverbs(n.Name()) && strings.Join([]string{r.Via, r.Calls, r.Posts, r.Why}, " ") == want && r.PID > 0 && r.Program == "rping" {
 					want, commands[n] = "", r.Commands
 				}
 			}

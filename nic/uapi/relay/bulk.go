@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -25,7 +27,16 @@ const scatterWithin = 64 << 10
 type bulk struct {
 	pid     int
 	pagemap *os.File
+
+	mu sync.Mutex // of what follows
+	// The pages of [from, to) were there at seen.
+	from, to uint64
+	seen     time.Time
 }
+
+// lookAhead is how many octets are looked at together before one reads, as more of a
+// long message is about to be read.
+const lookAhead = 1 << 20
 
 // newBulk returns nil where it cannot be used.
 func newBulk(pid int) *bulk {
@@ -54,9 +65,31 @@ const (
 	pagePresent   = 1 << 3
 )
 
+// readable is present for reads. It looks ahead, and believes for queryFor what it has seen.
+func (b *bulk) readable(addr, n uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := time.Now()
+	if addr >= b.from && addr+n <= b.to && now.Sub(b.seen) < queryFor {
+		return true
+	}
+	from, to := b.scan(addr, max(n, min(lookAhead, -addr)), false)
+	if from > addr || to < addr+n {
+		return false
+	}
+	b.from, b.to, b.seen = from, to, now
+	return true
+}
+
 // present tells whether all pages of [addr, addr+n) are there, so that an access
 // waits for nobody; writing to one of a file may, even so.
 func (b *bulk) present(addr, n uint64, write bool) bool {
+	from, to := b.scan(addr, n, write)
+	return from <= addr && addr+n <= to
+}
+
+// scan finds the first pages in [addr, addr+n) that are there.
+func (b *bulk) scan(addr, n uint64, write bool) (from, to uint64) {
 	page := uint64(os.Getpagesize())
 	var found pageRegion
 	scan := pageScan{start: addr &^ (page - 1), end: (addr + n + page - 1) &^ (page - 1), vec: &found, vecLen: 1,
@@ -66,13 +99,20 @@ func (b *bulk) present(addr, n uint64, write bool) bool {
 		scan.mask, scan.inverted = pagePresent|pageWritten|pageFile, pageFile
 	}
 	regions, _, errno := unix.Syscall(unix.SYS_IOCTL, b.pagemap.Fd(), pageScanIoctl, uintptr(unsafe.Pointer(&scan)))
-	return errno == 0 && regions == 1 && found.start == scan.start && found.end == scan.end
+	if errno != 0 || regions != 1 {
+		return 1, 0
+	}
+	return found.start, found.end
 }
 
 // move copies if it can do so at once, and has done it if so. The kernel copies one
 // element behind the other: the end of what is written is one of its own.
 func (b *bulk) move(addr uint64, p []byte, write bool) (done bool) {
-	if b == nil || len(p) < bulkFrom || addr+uint64(len(p)) < addr || !b.present(addr, uint64(len(p)), write) {
+	n := uint64(len(p))
+	switch {
+	case b == nil || n < bulkFrom || addr+n < addr:
+		return false
+	case write && !b.present(addr, n, true), !write && !b.readable(addr, n):
 		return false
 	}
 	k := beforeEnd(len(p))
@@ -82,8 +122,8 @@ func (b *bulk) move(addr uint64, p []byte, write bool) (done bool) {
 	if write {
 		move = unix.ProcessVMWritev
 	}
-	n, err := move(b.pid, local[:], remote[:], 0)
-	return err == nil && n == len(p)
+	moved, err := move(b.pid, local[:], remote[:], 0)
+	return err == nil && moved == len(p)
 }
 
 // scatter writes p to places of the memory from base on if it can do so at once, and

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -192,6 +193,36 @@ func TestWriteScattered(t *testing.T) {
 		bulk: newBulk(os.Getpid())}}, addr: uint64(uintptr(unsafe.Pointer(&mem[0]))), n: uint64(len(mem))}
 	if err := r.WriteScattered([]byte("ab"), []verbs.Place{{Off: 0, N: 1}, {Off: page, N: 1}}); err != unix.EFAULT {
 		t.Errorf("to a read-only page: %v", err)
+	}
+}
+
+// Before a long read the pages behind are looked at, too, as far as they are there.
+func TestLookAhead(t *testing.T) {
+	const page = 4096
+	mem, err := unix.Mmap(-1, 0, 8*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	must(t, err)
+	defer unix.Munmap(mem)
+	must(t, unix.Madvise(mem, unix.MADV_NOHUGEPAGE))
+	for at := 0; at < 6*page; at += page {
+		mem[at] = 1
+	}
+	b, addr := newBulk(os.Getpid()), uint64(uintptr(unsafe.Pointer(&mem[0])))
+	if !b.readable(addr+5, page) || b.from != addr || b.to != addr+6*page {
+		t.Errorf("[%#x, %#x) is there, want [%#x, %#x)", b.from, b.to, addr, addr+6*page)
+	}
+	seen := b.seen
+	if b.seen = time.Now(); !b.readable(addr+2*page, 4*page) || b.seen.Equal(seen) {
+		t.Error("what was seen is not believed")
+	}
+	if b.readable(addr+5*page, 2*page) {
+		t.Error("a page that is not there is readable")
+	}
+	b.seen = b.seen.Add(-queryFor)
+	if before := b.seen; !b.readable(addr, page) || b.seen.Equal(before) {
+		t.Error("what was seen is believed for ever")
+	}
+	if top := ^uint64(0) - 2*page + 1; b.readable(top, page) {
+		t.Error("the end of the address space is readable")
 	}
 }
 

@@ -27,6 +27,15 @@ type Field struct {
 	Schema Schema
 }
 
+// TrueOrFalse is the schema of a truth value.
+var TrueOrFalse = Schema{"type": "boolean"}
+
+// Truth is a field that is true or false.
+func Truth(name, expect string, v *bool) Field {
+	return Field{Name: name, Expect: expect, Schema: TrueOrFalse,
+		Set: Choose(v, map[string]bool{"true": true, "false": false})}
+}
+
 // Without returns the fields but for those of these names.
 func Without(fields []Field, names ...string) []Field {
 	return slices.DeleteFunc(fields, func(f Field) bool { return slices.Contains(names, f.Name) })

@@ -29,7 +29,7 @@ func (s *stepDraft) conditionFields() []conf.Field {
 			Set: conf.Int(&s.Condition.VESW, 1, opa.MaxVESW)},
 		{Name: "in_sync",
 			Expect: "true: the manager is the master, and all members that are there are as its vESWs say",
-			Schema: truth, Set: conf.Choose(&s.Condition.InSync, map[string]bool{"true": true})},
+			Schema: conf.TrueOrFalse, Set: conf.Choose(&s.Condition.InSync, map[string]bool{"true": true})},
 		{Name: "role", Expect: "that of the manager: master or standby", Schema: conf.Choice("master", "standby"),
 			Set: conf.Word(&s.Condition.Role, "master", "standby")},
 		{Name: "listening", Expect: "a TCP port on which the NIC has a listener",

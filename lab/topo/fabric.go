@@ -49,7 +49,7 @@ func gatewayVNIC(v *hficonf.VNIC) []conf.Field {
 // managerFields are the settings of an Ethernet Manager and of its fabric.
 func (n *Node) managerFields() []conf.Field {
 	return append(conf.Without(n.em.Fields(), "name", "fabric_tap", "wire", "bridge", "audit"),
-		truthField("standby", "true: it is master only while no other manager is there", &n.EM.Standby))
+		conf.Truth("standby", "true: it is master only while no other manager is there", &n.EM.Standby))
 }
 
 // finishHFI gives an HFI or gateway what it needs besides its settings, and

@@ -22,7 +22,7 @@ func (l *linkDraft) fields() []conf.Field {
 		{Name: "mtu", Expect: "octets of IP from 576 to 16000 (default 1500, or as much as the ends need)",
 			Set: conf.Int(&l.MTU, 576, 16000)},
 		l.wireField(&l.Wire),
-		truthField("capture", "false: not captured", &l.Capture),
+		conf.Truth("capture", "false: not captured", &l.Capture),
 		{Name: "compensate", Expect: "residence: correctionField of PTP event messages grows by how late they leave",
 			Schema: conf.Choice("residence"), Set: conf.Choose(&l.Compensate, map[string]bool{"residence": true})},
 	}, l.impaired.fields()...)

@@ -15,6 +15,7 @@ import (
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/ptpconf"
 	"tapir/lab/conf/swconf"
+	"tapir/lab/conf/targetconf"
 )
 
 // draft is a Lab while it is read. What refers to something else is checked
@@ -124,6 +125,7 @@ var kinds []kind
 func init() { // finish comes back to kinds
 	kinds = []kind{
 		{NIC, (*Node).nicFields, finishNIC},
+		{Target, (*Node).targetFields, finishNIC},
 		{Card, (*Node).cardFields, finishCard},
 		{Host, func(n *Node) []conf.Field { return append(n.hostFields(), n.atField()) }, finishHost},
 		{Switch, func(n *Node) []conf.Field { return conf.Without(n.sw.Fields(), "name", "ports") },
@@ -143,7 +145,7 @@ func finishNIC(d *draft, n *Node, key conf.Node) error {
 	c := n.NIC
 	c.HostTAP = "eth0" // as in every lab in real time
 	d.finishVFs(n, key)
-	return key.Place(c.Validate())
+	return cmp.Or(key.Place(c.Validate()), d.finishTarget(n, key))
 }
 
 // finishSwitch completes a switch as far as a file can.
@@ -261,7 +263,7 @@ func (n *Node) peerFields() []conf.Field {
 				return conf.ModuleParameter(s)
 			}},
 		{Name: "memory", Expect: "MiB from 256 to 65536 (default 512)", Set: conf.Int(&n.Peer.Memory, 256, 1<<16)},
-		truthField("kvm", "true: it runs on the processor, not emulated", &n.Peer.KVM),
+		conf.Truth("kvm", "true: it runs on the processor, not emulated", &n.Peer.KVM),
 	}, n.hostFields()...)
 }
 
@@ -341,7 +343,7 @@ func (n *Node) keep(entries []conf.Entry) {
 		}
 		n.settings = append(n.settings, yaml.MapItem{Key: e.Name, Value: e.Value.Value()})
 		values, _ := e.Value.Texts()
-		if e.Name == "sriov" { // see VFFlags
+		if e.Name == "sriov" || n.Target != nil && targetconf.Is(e.Name) { // see VFFlags
 			continue
 		}
 		n.Flags = append(n.Flags, "--"+strings.ReplaceAll(e.Name, "_", "-")+"="+strings.Join(values, ","))

@@ -149,12 +149,12 @@ func (r *ruleDraft) choiceFields() []conf.Field {
 				return err
 			}},
 		{Name: "every", Expect: "a number n: each nth one", Set: conf.Int(&r.Every, 1, math.MaxInt32)},
-		{Name: "probability", Expect: chance, Set: conf.Parsed(&r.Probability, parseChance)},
+		{Name: "probability", Expect: chance, Set: conf.Parsed(&r.Probability, conf.Chance)},
 		{Name: "times", Expect: "how many the rule strikes at most", Set: conf.Int(&r.Times, 1, math.MaxInt32)},
 		{Name: "after",
 			Expect: "octets of TCP payload that pass before in that direction of the connection, such as 1MiB",
 			Set: func(s string) error {
-				n, err := scaledBy(sizes)(s)
+				n, err := conf.Octets(s)
 				r.After = uint64(n)
 				return err
 			}},
@@ -182,7 +182,7 @@ func (r *ruleDraft) choiceFields() []conf.Field {
 			Set:    conf.Int(&r.Transmissions, 1, 1000)},
 		{Name: "name", Expect: nameExpect + ": of its counter (default effect and thing, such as drop-fpdu)",
 			Set: conf.Name(&r.Name)},
-		truthField("optional", "true: it need not strike", &r.Optional),
+		conf.Truth("optional", "true: it need not strike", &r.Optional),
 	}
 }
 

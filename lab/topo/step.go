@@ -78,13 +78,13 @@ func (s *stepDraft) runFields() []conf.Field {
 			Node: func(n conf.Node) error {
 				return s.refer(&s.On, n, hasPrograms)
 			}},
-		truthField("rdma", "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", &s.rdma),
+		conf.Truth("rdma", "true: an unmodified RDMA program, which finds the node's NIC under `tapir run`", &s.rdma),
 		{Name: "kill_after_posts", Expect: "kill the RDMA program right after that post to a send queue, " +
 			"counted from 1; its exit code is then 137", Set: conf.Int(&s.KillAfter, 1, math.MaxInt32)},
 		{Name: "name",
 			Expect: "what other steps call it (default the node and the program, as in a/rping, with -2 and " +
 				"so on for the next)", Set: conf.Name(&s.Name)},
-		truthField("background", "true: the next step begins at once", &s.Background), s.timeoutField(),
+		conf.Truth("background", "true: the next step begins at once", &s.Background), s.timeoutField(),
 		{Name: "exit", Expect: "the exit code that is right, from 0 to 255 (default 0)",
 			Set: conf.Int(&s.Exit, 0, 255)},
 		{Name: "output", Expect: "a regular expression that its output matches",

@@ -17,6 +17,7 @@ import (
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/perfconf"
 	"tapir/lab/conf/swconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/fault"
 )
 
@@ -49,6 +50,7 @@ const (
 	Peer    Kind = "peer"    // a QEMU guest with the siw driver of Linux
 	Card    Kind = "card"    // a device with several functions, each of which is a NIC by its own name
 	Gateway Kind = "gateway" // an HFI whose virtual NICs are joined with Ethernet links
+	Target  Kind = "target"  // in a file alone: a NIC that serves disks
 )
 
 // Node is a node of a lab.
@@ -71,6 +73,8 @@ type Node struct {
 	Flags []string
 
 	settings yaml.MapSlice // as the file has them
+	// Target is what a NIC serves; nil: nothing.
+	Target *targetconf.Config
 	// Card is the device that the NIC is a function of; empty: it has one of its own.
 	Card string
 
@@ -85,6 +89,14 @@ type Guest struct {
 	Siw    []string // parameters of the siw driver
 	Memory int      // MiB; 0: the default
 	KVM    bool     // it runs on the processor, not emulated
+}
+
+// Title is the node's kind as the file has it.
+func (n *Node) Title() Kind {
+	if n.Target != nil {
+		return Target
+	}
+	return n.Kind
 }
 
 // Addrs are the addresses of a NIC, IPv4 first, of a host, or of an HFI's

@@ -16,6 +16,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/swconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/link"
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
@@ -42,7 +43,7 @@ func channel(t *testing.T, addr string, cfg nicconf.Config, env node.Env) *fcoe.
 // serves has a NIC serve a disk, until end is called.
 func serves(t *testing.T, n *fcoe.NIC, vn2vn bool, unit string) (end func()) {
 	t.Helper()
-	l, err := disk.ParseLUN(unit)
+	l, err := targetconf.ParseLUN(unit)
 	must(t, err)
 	raw, err := json.Marshal(fcoe.Job{Op: fcoe.TargetOp, VN2VN: vn2vn, Ports: []fcoe.Port{{LUNs: []disk.LUN{l}}}})
 	must(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/peer"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
@@ -116,7 +117,7 @@ filesystem() {
 // disk, which dm-multipath makes one, and loses one of them while it writes: no octet is lost.
 func TestOpenISCSI(t *testing.T) {
 	g := boot(t)
-	unit, err := disk.ParseLUN("mem:400M")
+	unit, err := targetconf.ParseLUN("mem:400M")
 	must(t, err)
 	offer(t, g.storage, iscsi.Node{LUNs: []disk.LUN{unit}})
 	t.Run("filesystem", func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
@@ -53,7 +54,7 @@ func TestFromKernel(t *testing.T) {
 		return ok
 	})
 	serveTgt(t, p.B)
-	offer(t, &iscsi.NIC{Device: far.Device, Thread: far}, iscsi.Node{Name: disk0, LUNs: []disk.LUN{lun(t, disk.Mem)}})
+	offer(t, &iscsi.NIC{Device: far.Device, Thread: far}, iscsi.Node{Name: disk0, LUNs: []disk.LUN{lun(t, targetconf.Mem)}})
 	storage := &iscsi.NIC{Device: n.Device, Thread: n, Host: p.A.NS}
 	tgt := iscsi.Task{Portal: netip.MustParseAddrPort(opposite + ":3260"), Target: "iqn.2026-11.tgt:disk", LUN: 1}
 	own := iscsi.Task{Portal: netip.MustParseAddrPort("10.80.0.2:3260"), Target: disk0}

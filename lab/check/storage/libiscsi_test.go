@@ -14,6 +14,7 @@ import (
 
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/link"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
@@ -88,8 +89,8 @@ func offer(t *testing.T, storage *iscsi.NIC, target iscsi.Node) {
 // lun is a LUN of a kind.
 func lun(t *testing.T, kind string) disk.LUN {
 	t.Helper()
-	l, err := disk.ParseLUN(map[string]string{disk.Mem: "mem:64M", offloaded: "mem:64M", "4096": "mem:64M,block=4096",
-		disk.Sparse: "sparse:" + filepath.Join(t.TempDir(), "disk") + ":64M"}[kind])
+	l, err := targetconf.ParseLUN(map[string]string{targetconf.Mem: "mem:64M", offloaded: "mem:64M",
+		"4096": "mem:64M,block=4096", targetconf.Sparse: "sparse:" + filepath.Join(t.TempDir(), "disk") + ":64M"}[kind])
 	must(t, err)
 	return l
 }
@@ -104,9 +105,9 @@ var results = regexp.MustCompile(`tests +(\d+) +(\d+) +(\d+) +(\d+)`)
 // not have count as passed there.
 func TestLibiscsi(t *testing.T) {
 	needs(t, "iscsi-test-cu")
-	kinds := []string{disk.Mem, offloaded}
+	kinds := []string{targetconf.Mem, offloaded}
 	if *interop {
-		kinds = append(kinds, disk.Sparse, "4096")
+		kinds = append(kinds, targetconf.Sparse, "4096")
 	}
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -127,7 +128,7 @@ func TestLibiscsi(t *testing.T) {
 			out, err := testenv.Run(t, s.NS, argv...)
 			m := results.FindStringSubmatch(out)
 			expected := "0"
-			if kind == disk.Sparse {
+			if kind == targetconf.Sparse {
 				expected = fmt.Sprint(strings.Count(out, "UnmapSingle ...FAILED"))
 			}
 			if f := fastlinq.ISCSI(fastlinq.Of(w.storage.Device.Hardware)); f != nil && f.Totals().RxPDUs < 100 {
@@ -155,7 +156,7 @@ func failures(out string) string {
 // TestDissector has tshark read sessions with and without digests: no PDU is malformed.
 func TestDissector(t *testing.T) {
 	needs(t, "iscsi-test-cu", "tcpdump", "tshark")
-	s := serve(t, "wire", iscsi.Node{LUNs: []disk.LUN{lun(t, disk.Mem)}})
+	s := serve(t, "wire", iscsi.Node{LUNs: []disk.LUN{lun(t, targetconf.Mem)}})
 	file := filepath.Join(t.TempDir(), "iscsi.pcap")
 	dump := exec.Command("tcpdump", "-i", wire, "-U", "-w", file, "-B", "32768", "tcp port 3260")
 	must(t, s.NS.Start(dump))
@@ -186,7 +187,7 @@ func TestDissector(t *testing.T) {
 // TestCHAP: libiscsi proves who it is, and is refused if it cannot.
 func TestCHAP(t *testing.T) {
 	needs(t, "iscsi-inq")
-	s := serve(t, "wire", iscsi.Node{LUNs: []disk.LUN{lun(t, disk.Mem)}, CHAP: []string{"alice", "correct-horse"}})
+	s := serve(t, "wire", iscsi.Node{LUNs: []disk.LUN{lun(t, targetconf.Mem)}, CHAP: []string{"alice", "correct-horse"}})
 	for secret, ok := range map[string]bool{"correct-horse": true, "battery-staple": false} {
 		out, err := testenv.Run(t, s.NS, "iscsi-inq", "iscsi://alice%"+secret+"@"+nicAddr+"/"+target+"/0")
 		if (err == nil) != ok {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tapir/lab/check/testenv"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/disk"
 	"tapir/lab/tool/iscsi"
 )
@@ -29,7 +30,7 @@ func TestQEMU(t *testing.T) {
 	if files, _ := filepath.Glob("/usr/lib/*/qemu/block-iscsi.so"); files == nil {
 		t.Skip("QEMU's block driver of iSCSI is not installed: apt install qemu-block-extra")
 	}
-	s := serve(t, "gso", iscsi.Node{LUNs: []disk.LUN{lun(t, disk.Mem)}})
+	s := serve(t, "gso", iscsi.Node{LUNs: []disk.LUN{lun(t, targetconf.Mem)}})
 	url := "iscsi://" + nicAddr + "/" + target + "/0"
 	run := func(argv ...string) string {
 		t.Helper()

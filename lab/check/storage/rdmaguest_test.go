@@ -12,6 +12,7 @@ import (
 	"tapir/lab/check/testenv"
 	"tapir/lab/conf/nicconf"
 	"tapir/lab/conf/swconf"
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/peer"
 	"tapir/lab/node"
 	"tapir/lab/node/nicnode"
@@ -97,7 +98,7 @@ func (r *rdmaRig) start(t *testing.T, personality string) {
 
 // serve serves the disk by NVMe on both NICs.
 func (r *rdmaRig) serve(t *testing.T) {
-	unit, err := disk.ParseLUN("sparse:" + r.file + ":400M")
+	unit, err := targetconf.ParseLUN("sparse:" + r.file + ":400M")
 	must(t, err)
 	for i, n := range r.nvme {
 		job, err := json.Marshal(nvme.Job{Op: nvme.TargetOp, NQN: nvmeName, LUNs: []disk.LUN{unit}, FirstID: uint16(1 + 100*i)})
@@ -219,7 +220,7 @@ func (r *rdmaRig) written() (octets [2]uint64) {
 
 // judgeISERTarget has the guest's ib_iser use a disk of the NIC.
 func judgeISERTarget(t *testing.T, r *rdmaRig) {
-	unit, err := disk.ParseLUN("mem:400M")
+	unit, err := targetconf.ParseLUN("mem:400M")
 	must(t, err)
 	job, err := json.Marshal(iscsi.Job{Op: iscsi.Op, ISER: true, Targets: []iscsi.Node{{LUNs: []disk.LUN{unit}}}})
 	must(t, err)

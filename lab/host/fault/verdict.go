@@ -233,7 +233,7 @@ func (j *judgement) describe() string {
 	var s string
 	switch i := t.item; {
 	case i != nil && i.pdu != nil:
-		s = fmt.Sprintf("iSCSI PDU %d (operation code %#02x)", i.number, i.pdu.bhs.Opcode())
+		s = fmt.Sprintf("iSCSI PDU %d (operation code %#02x)", i.number, byte(i.pdu.bhs.Opcode()))
 	case i != nil && i.startup:
 		s = "MPA " + i.kind.String()
 	case i != nil && !i.opcode.Valid():

@@ -31,7 +31,13 @@ func Attach(ctx context.Context, lab *topo.Lab, o Options) (*result.Result, erro
 	}
 	b.log.Printf("lab %s is attached: nodes: %d", lab.Name, len(b.order))
 	r := &steps.Runner{Lab: lab, World: b, Options: o.Options, Log: b.log, Began: start, Epoch: start.UnixNano()}
-	all := r.Steps(ctx)
+	all := result.New(lab)
+	all.Began = start
+	if err := r.Serve(ctx); err != nil {
+		r.Fail(err)
+	} else {
+		r.Next(ctx, all)
+	}
 	return all, r.Finish(ctx, all)
 }
 

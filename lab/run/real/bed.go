@@ -104,6 +104,10 @@ func Up(ctx context.Context, lab *topo.Lab, o Options) (*Bed, error) {
 		Capture: filepath.Join(b.files, capture.LabFile), Began: b.start, Epoch: b.start.UnixNano(),
 		Tables: b.tables}
 	up := &Bed{Runner: r, bed: b}
+	if err := r.Serve(ctx); err != nil {
+		b.log.Printf("%v", err)
+		return nil, errors.Join(err, up.Down())
+	}
 	up.serve()
 	return up, nil
 }

@@ -75,7 +75,7 @@ func (b *bed) register() error {
 func Describe(lab *topo.Lab) (nodes []Drawn, links []Joined) {
 	for i := range lab.Nodes {
 		n := &lab.Nodes[i]
-		d := Drawn{Name: n.Name, Kind: string(n.Kind)}
+		d := Drawn{Name: n.Name, Kind: string(n.Title())}
 		for _, a := range n.Addrs() {
 			d.Addrs = append(d.Addrs, a.String())
 		}

@@ -136,7 +136,7 @@ func (r *PerfReport) String() string {
 func New(lab *topo.Lab) *Result {
 	r := &Result{Lab: lab.Name, File: lab.File, Clock: lab.Clock, Seed: lab.Seed, Verdict: Skipped, lab: lab}
 	for i := range lab.Nodes {
-		n := Node{Name: lab.Nodes[i].Name, Kind: string(lab.Nodes[i].Kind)}
+		n := Node{Name: lab.Nodes[i].Name, Kind: string(lab.Nodes[i].Title())}
 		for _, a := range lab.Nodes[i].Addrs() {
 			n.Addresses = append(n.Addresses, a.String())
 		}

@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -136,13 +137,17 @@ func (r *Runner) strike(ctx context.Context, s *topo.Step) error {
 	case s.Verb == topo.Start && !killed:
 		return fmt.Errorf("%s runs: only a node that was killed can be started", s.On)
 	case s.Verb == topo.Start:
-		return r.World.Restart(ctx, s.On)
+		return cmp.Or(r.World.Restart(ctx, s.On), r.serve(ctx, r.Lab.Node(s.On)))
 	case killed:
 		return Killed(s.On)
 	case s.Verb == topo.PHC:
 		return r.World.AdjustPHC(ctx, s)
 	}
 	r.Log.Printf("%s | killed", s.On)
+	serving := func(p *program) bool { return p.serves == s.On && !p.killed.Load() }
+	if p := r.find(serving); p != nil {
+		p.killed.Store(true) // it ends with its NIC
+	}
 	r.World.Kill(s.On)
 	return nil
 }

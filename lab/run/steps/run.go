@@ -44,6 +44,7 @@ type program struct {
 	step   *topo.Step
 	res    *result.Step
 	killed atomic.Bool // by a step: its exit code says nothing
+	serves string      // the node whose disks it serves; empty: it is of a step of the file
 }
 
 // Steps runs the lab's steps in order until one fails or ctx ends. What is
@@ -156,14 +157,19 @@ func (r *Runner) run(ctx context.Context, s *topo.Step, res *result.Step) error 
 	if err != nil {
 		return err
 	}
-	started := &program{Program: p, step: s, res: res}
-	r.mu.Lock()
-	r.started = append(r.started, started)
-	r.mu.Unlock()
+	started := r.note(&program{Program: p, step: s, res: res})
 	if s.Background {
 		return nil
 	}
 	return r.finish(ctx, started, s.Timeout)
+}
+
+// note notes a program that runs.
+func (r *Runner) note(p *program) *program {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = append(r.started, p)
+	return p
 }
 
 // finish waits for a program's end and judges it.
@@ -211,12 +217,15 @@ func (p *program) kill() error {
 }
 
 func (r *Runner) program(name string) *program {
+	return r.find(func(p *program) bool { return p.serves == "" && p.step.Name == name })
+}
+
+// find returns the first of the programs that is so, or nil.
+func (r *Runner) find(is func(*program) bool) *program {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range r.started {
-		if p.step.Name == name {
-			return p
-		}
+	if i := slices.IndexFunc(r.started, is); i >= 0 {
+		return r.started[i]
 	}
 	return nil
 }
@@ -332,7 +341,9 @@ func (r *Runner) collect(ctx context.Context, all *result.Result) {
 	for _, p := range r.started {
 		if p.step.Background && p.res.Verdict == result.Passed && p.HasEnded() {
 			err := p.verdict()
-			if p.res.Judge(err); err != nil {
+			if p.res.Judge(err); err != nil && p.serves != "" {
+				r.failed = errors.Join(r.failed, err)
+			} else if err != nil {
 				r.fail(p.step, err)
 			}
 		}

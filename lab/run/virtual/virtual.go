@@ -106,6 +106,13 @@ func Up(ctx context.Context, t *topo.Lab, o Options) (*Lab, error) {
 	l.log.Printf("lab %s is up: nodes: %d, links: %d", t.Name, len(t.Nodes), len(t.Links))
 	r := &steps.Runner{Lab: t, World: l, Options: o.Options, Log: l.log,
 		Capture: filepath.Join(l.files, capture.LabFile), Epoch: int64(vtime.Epoch), Tables: l.tables}
+	if err := r.Serve(ctx); err != nil {
+		for _, p := range l.programs {
+			p.Stop()
+		}
+		l.Close()
+		return nil, err
+	}
 	return &Lab{r, l}, nil
 }
 

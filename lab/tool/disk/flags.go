@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"tapir/lab/conf/targetconf"
 )
 
 // Flags adds the flags of a verb to those of a command.
@@ -45,7 +47,7 @@ func (a *amount) Type() string { return "octets" }
 func (a *amount) Set(text string) (err error) {
 	n := int64(0)
 	if text != "0" {
-		if n, err = ParseSize(text); err != nil {
+		if n, err = targetconf.ParseSize(text); err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
 	}

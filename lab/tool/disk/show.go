@@ -79,15 +79,6 @@ func (s Show[R]) print(out io.Writer, list []R, all bool) error {
 	return w.Flush()
 }
 
-// Row is a LUN's kind, size in octets, block and path, as columns of a table.
-func (l *LUN) Row() string {
-	kind := l.Kind
-	if l.ReadOnly {
-		kind += ",ro"
-	}
-	return fmt.Sprintf("%s\t%d\t%d\t%s", kind, l.Size, l.Block, l.Path)
-}
-
 // NoVerb refuses a word that is no verb.
 func NoVerb(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

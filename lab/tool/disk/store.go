@@ -1,3 +1,5 @@
+// Package disk is what the tools of all storage protocols share: the disks that a target serves,
+// with their files and threads, and what an initiator does with a disk.
 package disk
 
 import (
@@ -8,8 +10,12 @@ import (
 	"sync"
 	"syscall"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/nic/scsi"
 )
+
+// LUN is a disk that a target serves.
+type LUN = targetconf.LUN
 
 // file is a scsi.Store in a file, whose calls a worker makes.
 type file struct {
@@ -25,25 +31,25 @@ const (
 	seekHole  = 4
 )
 
-// Open makes the store of a LUN and fills in its size. w, which does what may block, is nil if
+// openLUN makes the store of a LUN and fills in its size. w, which does what may block, is nil if
 // the store never blocks; stopping it closes the file.
-func (l *LUN) Open() (s scsi.Store, w *Worker, err error) {
-	if l.Kind == Mem {
+func openLUN(l *LUN) (s scsi.Store, w *Worker, err error) {
+	if l.Kind == targetconf.Mem {
 		return scsi.NewMemory(l.Size), nil, nil
 	}
-	f, err := l.open()
+	f, err := openFile(l)
 	if err != nil {
 		return nil, nil, err
 	}
 	return f, newWorker(func() { f.Close() }), nil
 }
 
-// open opens or makes the file of a LUN, and fills in its size.
-func (l *LUN) open() (*file, error) {
+// openFile opens or makes the file of a LUN, and fills in its size.
+func openFile(l *LUN) (*file, error) {
 	flags := os.O_RDWR
 	if l.ReadOnly {
 		flags = os.O_RDONLY
-	} else if l.Kind == Sparse {
+	} else if l.Kind == targetconf.Sparse {
 		flags |= os.O_CREATE
 	}
 	f, err := os.OpenFile(l.Path, flags, 0o600)
@@ -51,7 +57,7 @@ func (l *LUN) open() (*file, error) {
 		return nil, err
 	}
 	is, err := f.Seek(0, io.SeekEnd)
-	if err == nil && l.Kind == Sparse && !l.ReadOnly && is < l.Size {
+	if err == nil && l.Kind == targetconf.Sparse && !l.ReadOnly && is < l.Size {
 		is, err = l.Size, f.Truncate(l.Size)
 	}
 	if l.Size == 0 {
@@ -196,14 +202,14 @@ type Files map[string]struct {
 	store scsi.Store
 }
 
-// Open makes or finds what a LUN has its octets in; w is as LUN.Open has it.
+// Open makes or finds what a LUN has its octets in; w is nil if the store never blocks.
 func (f Files) Open(l *LUN) (s scsi.Store, w *Worker, err error) {
-	if f == nil || l.Kind == Mem {
-		return l.Open()
+	if f == nil || l.Kind == targetconf.Mem {
+		return openLUN(l)
 	}
 	d := f[l.Path]
 	switch {
-	case l.Kind == File:
+	case l.Kind == targetconf.File:
 		return nil, nil, fmt.Errorf("%s: there are no files in virtual time: give mem:SIZE, or sparse:PATH:SIZE for a "+
 			"disk that NICs share", l.Path)
 	case d.store == nil:

@@ -12,6 +12,7 @@ import (
 	"io"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/wire/frame"
 )
 
@@ -126,7 +127,7 @@ type Runner struct {
 // error.
 func NewRunner(w Work, size int64, block int, submit func(*IO, frame.Time),
 	finish func(error, frame.Time)) (*Runner, error) {
-	if block < 512 || block > w.Size || size <= 0 || size > MaxSize {
+	if block < 512 || block > w.Size || size <= 0 || size > targetconf.MaxSize {
 		return nil, fmt.Errorf("the disk has blocks of %d octets: give a --size of that or more", block)
 	}
 	if w.Length == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
@@ -92,7 +93,7 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 		cli.F(func(v string) error { return name(&last().Name)(v) }, "wwpn", "",
 			"world-wide `name` of the port (default 20:00 and the NIC's address)"),
 		cli.F(func(v string) error {
-			l, err := disk.ParseLUN(v)
+			l, err := targetconf.ParseLUN(v)
 			last().LUNs = append(last().LUNs, l)
 			return err
 		}, "lun", "", "a `disk`: mem:SIZE, file:PATH, sparse:PATH:SIZE; may be repeated"),

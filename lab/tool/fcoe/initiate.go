@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/nic/fcoe"
@@ -194,7 +195,7 @@ func (s *session) capacity(q *fcoe.Request, now frame.Time) {
 	}
 	blocks := binary.BigEndian.Uint64(q.In) + 1
 	s.block = int(binary.BigEndian.Uint32(q.In[8:]))
-	size := int64(min(blocks, disk.MaxSize/512+1)) * int64(s.block)
+	size := int64(min(blocks, targetconf.MaxSize/512+1)) * int64(s.block)
 	run, err := disk.NewRunner(s.task.Work, size, s.block, s.submit, s.finish)
 	if err != nil {
 		s.finish(err, now)

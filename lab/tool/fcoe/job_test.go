@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/disk"
 	"tapir/wire/fc"
 )
@@ -27,7 +28,7 @@ func TestParseURL(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	lun := disk.LUN{Kind: disk.Mem, Size: 1 << 20, Block: 512}
+	lun := disk.LUN{Kind: targetconf.Mem, Size: 1 << 20, Block: 512}
 	for want, j := range map[string]Job{
 		"no LUN":                     {Ports: []Port{{}}},
 		"port 1 has no LUN":          {Ports: []Port{{LUNs: []disk.LUN{lun}}, {Name: 1}}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/nic"
@@ -110,9 +111,9 @@ func (r *run) ports() (list []fcoe.PortConfig, err error) {
 				return nil, err
 			}
 			cfg := scsi.Config{Size: l.Size, Block: l.Block, Physical: l.Block, ReadOnly: l.ReadOnly,
-				Thin: l.Kind != disk.File, Store: store,
+				Thin: l.Kind != targetconf.File, Store: store,
 				Serial: fmt.Sprintf("%s-%d-%d", r.nic.Device.Config().Name, i, k)}
-			if l.Kind != disk.Mem {
+			if l.Kind != targetconf.Mem {
 				cfg.Physical = 4096
 			}
 			u, err := scsi.New(cfg)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/lab/tool/usage"
@@ -70,14 +71,14 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Func("target", "`name` of a target (default iqn.2026-11.tapir: and the NIC's name)", func(v string) error {
-		if !validName(v) {
-			return errors.New(nameRule)
+		if !iscsi.ValidName(v) {
+			return errors.New(iscsi.NameRule)
 		}
 		job.Targets = append(job.Targets, Node{Name: v})
 		return nil
 	})
 	f.Func("lun", "a `disk`: mem:SIZE, file:PATH, sparse:PATH:SIZE; may be repeated", func(v string) error {
-		l, err := disk.ParseLUN(v)
+		l, err := targetconf.ParseLUN(v)
 		last().LUNs = append(last().LUNs, l)
 		return err
 	})

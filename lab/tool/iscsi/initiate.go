@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/nic"
@@ -328,7 +329,7 @@ func (s *session) capacity(r *iscsi.Request, now frame.Time) {
 	}
 	blocks := binary.BigEndian.Uint64(r.In) + 1
 	s.block = int(binary.BigEndian.Uint32(r.In[8:]))
-	size := int64(min(blocks, disk.MaxSize/512+1)) * int64(s.block)
+	size := int64(min(blocks, targetconf.MaxSize/512+1)) * int64(s.block)
 	if s.path != nil {
 		s.path.ready(size, s.block, now)
 		return

@@ -73,8 +73,8 @@ func (j *Job) validate() error {
 	for i := range j.Targets {
 		n := &j.Targets[i]
 		switch {
-		case !validName(n.Name):
-			return fmt.Errorf("target %q: %s", n.Name, nameRule)
+		case !iscsi.ValidName(n.Name):
+			return fmt.Errorf("target %q: %s", n.Name, iscsi.NameRule)
 		case seen[n.Name]:
 			return fmt.Errorf("target %s is named twice", n.Name)
 		case len(n.LUNs) == 0:
@@ -87,16 +87,4 @@ func (j *Job) validate() error {
 		seen[n.Name] = true
 	}
 	return nil
-}
-
-// nameRule is what validName wants.
-const nameRule = "a name begins with iqn., eui. or naa. and has at most 223 lower-case letters, digits, dots, " +
-	"colons and hyphens"
-
-// validName is the syntax of RFC 7143 section 4.2.7.1, for names that need no folding.
-func validName(s string) bool {
-	if len(s) < 5 || len(s) > 223 || s[:4] != "iqn." && s[:4] != "eui." && s[:4] != "naa." {
-		return false
-	}
-	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789.:-") == ""
 }

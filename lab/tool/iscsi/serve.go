@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/host/netns"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
@@ -166,9 +167,10 @@ func (n *NIC) unit(l *disk.LUN, serial string) (u *scsi.Unit, w *disk.Worker, er
 	if err != nil {
 		return nil, nil, err
 	}
-	cfg := scsi.Config{Size: l.Size, Block: l.Block, Physical: l.Block, ReadOnly: l.ReadOnly, Thin: l.Kind != disk.File,
+	cfg := scsi.Config{Size: l.Size, Block: l.Block, Physical: l.Block, ReadOnly: l.ReadOnly,
+		Thin:   l.Kind != targetconf.File,
 		Serial: serial, Store: store}
-	if l.Kind != disk.Mem {
+	if l.Kind != targetconf.Mem {
 		cfg.Physical = 4096
 	}
 	if u, err = scsi.New(cfg); err != nil && w != nil {

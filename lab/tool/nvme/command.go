@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
@@ -64,19 +65,19 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Func("nqn", "`name` of the subsystem (default nqn.2026-11.tapir: and the NIC's name)", func(v string) error {
-		if job.NQN = v; !validName(v) {
-			return errors.New(nameRule)
+		if job.NQN = v; !wire.ValidNQN(v) {
+			return errors.New(wire.NQNRule)
 		}
 		return nil
 	})
 	f.Func("lun", "a `disk`: mem:SIZE, file:PATH, sparse:PATH:SIZE; may be repeated", func(v string) error {
-		l, err := disk.ParseLUN(v)
+		l, err := targetconf.ParseLUN(v)
 		job.LUNs = append(job.LUNs, l)
 		return err
 	})
 	f.Func("host", "`name` of a host that may connect (default all); may be repeated", func(v string) error {
-		if job.Hosts = append(job.Hosts, v); !validName(v) {
-			return errors.New(nameRule)
+		if job.Hosts = append(job.Hosts, v); !wire.ValidNQN(v) {
+			return errors.New(wire.NQNRule)
 		}
 		return nil
 	})

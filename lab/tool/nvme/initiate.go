@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/nic/al"
@@ -210,8 +211,8 @@ func (s *session) identified(n wire.NamespaceInfo, err error, now frame.Time) {
 		s.begun = false
 		return
 	}
-	if err == nil && n.Blocks > disk.MaxSize/512 {
-		n.Blocks = disk.MaxSize / 512
+	if err == nil && n.Blocks > targetconf.MaxSize/512 {
+		n.Blocks = targetconf.MaxSize / 512
 	}
 	if err == nil {
 		s.block = n.BlockLen

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/disk"
 	wire "tapir/wire/nvme"
 )
@@ -45,28 +46,20 @@ func (j *Job) validate() error {
 		return errors.New("no LUN: give one with --lun, such as --lun mem:64M")
 	case len(j.LUNs) > maxLUNs:
 		return fmt.Errorf("more than %d LUNs", maxLUNs)
-	case !validName(j.NQN):
-		return fmt.Errorf("subsystem %q: %s", j.NQN, nameRule)
-	case j.FirstID == 0 || j.FirstID > 0xfe00:
+	case !wire.ValidNQN(j.NQN):
+		return fmt.Errorf("subsystem %q: %s", j.NQN, wire.NQNRule)
+	case j.FirstID == 0 || j.FirstID > targetconf.MaxFirstID:
 		return errors.New("--first-id: 1 to 65024")
 	}
 	for _, h := range j.Hosts {
-		if !validName(h) {
-			return fmt.Errorf("host %q: %s", h, nameRule)
+		if !wire.ValidNQN(h) {
+			return fmt.Errorf("host %q: %s", h, wire.NQNRule)
 		}
 	}
 	if j.Port == 0 {
 		j.Port = wire.Port
 	}
 	return nil
-}
-
-// nameRule is what validName wants.
-const nameRule = "a name begins with nqn. and has at most 223 octets without blanks and slashes"
-
-// validName is the syntax of the base specification section 4.5, as far as it is checked.
-func validName(s string) bool {
-	return strings.HasPrefix(s, "nqn.") && len(s) > 4 && len(s) <= wire.MaxNQN && !strings.ContainsAny(s, " \t\n/\x00")
 }
 
 // derived gives octets that follow from a name.
@@ -98,8 +91,8 @@ func (k *Task) validate() error {
 		return fmt.Errorf("one address of the subsystem and at most %d paths", maxPaths)
 	case k.Verb != disk.Discover && (k.NQN == "" || k.NSID == 0):
 		return errors.New("the subsystem or its namespace is missing")
-	case k.Name != "" && !validName(k.Name):
-		return fmt.Errorf("--name %q: %s", k.Name, nameRule)
+	case k.Name != "" && !wire.ValidNQN(k.Name):
+		return fmt.Errorf("--name %q: %s", k.Name, wire.NQNRule)
 	case k.KeepAlive != 0 && (k.KeepAlive < time.Second || k.KeepAlive > time.Hour):
 		return errors.New("--keep-alive: 1s to 1h, or 0 for none")
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"tapir/lab/conf/targetconf"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/lab/tool/schema"
@@ -158,7 +159,7 @@ func (r *run) namespaces() (list []*nvme.Namespace, err error) {
 		}
 		id := derived(fmt.Sprintf("%s/%d", r.job.NQN, i+1))
 		n := &nvme.Namespace{Store: store, Size: l.Size, Block: l.Block, ReadOnly: l.ReadOnly,
-			Thin: l.Kind != disk.File, NGUID: [16]byte(id[:16])}
+			Thin: l.Kind != targetconf.File, NGUID: [16]byte(id[:16])}
 		if w != nil {
 			r.workers = append(r.workers, w)
 			n.Offload = func(work, done func()) {

@@ -15,7 +15,7 @@ import (
 
 // label is what a graph says about a node: its name, its kind, its addresses.
 func nodeLabel(n *topo.Node) []string {
-	kind := string(n.Kind)
+	kind := string(n.Title())
 	if n.Kind == topo.Switch {
 		kind += " " + n.Switch.Mode.String()
 	}
@@ -47,6 +47,7 @@ type look struct {
 
 var looks = map[topo.Kind]look{
 	topo.NIC:     {"[", "]", "box", "#e8f0fe", 3},
+	topo.Target:  {"[(", ")]", "cylinder", "#dfe7ef", 8},
 	topo.Card:    {"[[", "]]", "box", "#d2e3fc", 3},
 	topo.Host:    {"[", "]", "box", "#eee", 3},
 	topo.Switch:  {"{{", "}}", "hexagon", "#fdeccf", 16},
@@ -117,7 +118,7 @@ func Mermaid(l *topo.Lab, w io.Writer) error {
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
 		text := strings.ReplaceAll(strings.Join(nodeLabel(n), "<br/>"), `"`, "#quot;")
-		k := looks[n.Kind]
+		k := looks[n.Title()]
 		fmt.Fprintf(&b, "  n%d%s\"%s\"%s\n", i, k.open, text, k.end)
 	}
 	for i := range l.Links {
@@ -150,7 +151,7 @@ func DOT(l *topo.Lab, w io.Writer) error {
 	fmt.Fprintf(&b, "graph %q {\n  rankdir=LR;\n", l.Name)
 	for i := range l.Nodes {
 		n := &l.Nodes[i]
-		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, looks[n.Kind].dot, strings.Join(nodeLabel(n), "\n"))
+		fmt.Fprintf(&b, "  %q [shape=%s, label=%q];\n", n.Name, looks[n.Title()].dot, strings.Join(nodeLabel(n), "\n"))
 	}
 	for i := range l.Links {
 		k := &l.Links[i]
@@ -249,7 +250,7 @@ func place(l *topo.Lab) (at []point, wide, high float64) {
 // draw draws the node around p.
 func drawNode(b *strings.Builder, n *topo.Node, p point) {
 	lines := nodeLabel(n)
-	k := looks[n.Kind]
+	k := looks[n.Title()]
 	high := float64(len(lines))*boxLine + boxPad
 	fmt.Fprintf(b, `<rect x="%.0f" y="%.0f" width="%.0f" height="%.0f" rx="%.0f" fill="%s" stroke="#333"/>`+"\n",
 		p.x-boxWide/2, p.y-high/2, boxWide, high, k.round, k.fill)

@@ -1,6 +1,4 @@
-// Package disk is what the tools of all storage protocols share: the disks that a target serves,
-// with their files and threads, and what an initiator does with a disk.
-package disk
+package targetconf
 
 import (
 	"errors"
@@ -26,6 +24,15 @@ type LUN struct {
 	ReadOnly bool   `json:"read_only"`
 }
 
+// Row is the kind, the size in octets, the block and the path, as columns of a table.
+func (l *LUN) Row() string {
+	kind := l.Kind
+	if l.ReadOnly {
+		kind += ",ro"
+	}
+	return fmt.Sprintf("%s\t%d\t%d\t%s", kind, l.Size, l.Block, l.Path)
+}
+
 // ParseLUN reads mem:SIZE, file:PATH or sparse:PATH:SIZE with options behind commas: ro,
 // block=4096. Sizes have K, M, G or T behind them for powers of 1024.
 func ParseLUN(text string) (l LUN, err error) {
@@ -41,15 +48,15 @@ func ParseLUN(text string) (l LUN, err error) {
 	case Sparse:
 		at := strings.LastIndex(rest, ":")
 		if at < 0 {
-			return l, fmt.Errorf("--lun %s: the size is missing: sparse:PATH:SIZE", text)
+			return l, fmt.Errorf("%s: the size is missing: sparse:PATH:SIZE", text)
 		}
 		l.Path, size = rest[:at], rest[at+1:]
 	default:
-		return l, fmt.Errorf("--lun %s: expected mem:SIZE, file:PATH or sparse:PATH:SIZE", text)
+		return l, fmt.Errorf("%s: expected mem:SIZE, file:PATH or sparse:PATH:SIZE", text)
 	}
 	if kind != Mem {
 		if l.Path == "" {
-			return l, fmt.Errorf("--lun %s: the path is missing", text)
+			return l, fmt.Errorf("%s: the path is missing", text)
 		}
 		if l.Path, err = filepath.Abs(l.Path); err != nil {
 			return l, err
@@ -57,7 +64,7 @@ func ParseLUN(text string) (l LUN, err error) {
 	}
 	if kind != File {
 		if l.Size, err = ParseSize(size); err != nil {
-			return l, fmt.Errorf("--lun %s: %w", text, err)
+			return l, fmt.Errorf("%s: %w", text, err)
 		}
 	}
 	for o := range strings.SplitSeq(options, ",") {
@@ -68,11 +75,11 @@ func ParseLUN(text string) (l LUN, err error) {
 		case "block=512", "block=4096":
 			l.Block, _ = strconv.Atoi(o[len("block="):])
 		default:
-			return l, fmt.Errorf("--lun %s: unknown option %q: ro, block=512 or block=4096", text, o)
+			return l, fmt.Errorf("%s: unknown option %q: ro, block=512 or block=4096", text, o)
 		}
 	}
 	if l.Size%int64(l.Block) != 0 {
-		return l, fmt.Errorf("--lun %s: the size is not a number of whole blocks of %d octets", text, l.Block)
+		return l, fmt.Errorf("%s: the size is not a number of whole blocks of %d octets", text, l.Block)
 	}
 	return l, nil
 }

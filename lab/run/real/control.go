@@ -87,10 +87,11 @@ type LinkRow struct {
 	Reordered  uint64 `json:"reordered"`
 	Refused    uint64 `json:"refused"`
 	// How late frames left, in microseconds.
-	LateP50 float64  `json:"late_us_p50"`
-	LateP99 float64  `json:"late_us_p99"`
-	LateMax float64  `json:"late_us_max"`
-	Rules   []string `json:"rules"` // what they struck, such as drop fpdu 3: 1 of 1
+	LateP50  float64  `json:"late_us_p50"`
+	LateP99  float64  `json:"late_us_p99"`
+	LateP999 float64  `json:"late_us_p999"`
+	LateMax  float64  `json:"late_us_max"`
+	Rules    []string `json:"rules"` // what they struck, such as drop fpdu 3: 1 of 1
 }
 
 // Show implements ctl.NIC.
@@ -118,7 +119,8 @@ func (c *control) links() []LinkRow {
 		us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 		r := LinkRow{Name: k.Name, A: k.Ends[0], B: k.Ends[1], Frames: n.Frames, Octets: octets,
 			Lost: n.Lost, Duplicated: n.Duplicated, Corrupted: n.Corrupted, Reordered: n.Reordered, Refused: n.Refused,
-			LateP50: us(late.Quantile(.5)), LateP99: us(late.Quantile(.99)), LateMax: us(late.Max), Rules: []string{}}
+			LateP50: us(late.Quantile(.5)), LateP99: us(late.Quantile(.99)),
+			LateP999: us(late.Quantile(.999)), LateMax: us(late.Max), Rules: []string{}}
 		for _, x := range n.Rules {
 			r.Rules = append(r.Rules, fmt.Sprintf("%s: %d of %d", x.Name, x.Struck, x.Matched))
 		}

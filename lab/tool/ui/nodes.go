@@ -67,14 +67,15 @@ type Link struct {
 
 // LinkState is what a link of a lab has done.
 type LinkState struct {
-	State  string  `json:"state"`  // up or down
-	Fault  string  `json:"fault"`  // in force
-	Octets uint64  `json:"octets"` // that left
-	Lost   uint64  `json:"lost"`   // or refused
-	Struck uint64  `json:"struck"` // corrupted, duplicated or reordered
-	Late50 float64 `json:"late_us_p50"`
-	Late99 float64 `json:"late_us_p99"`
-	Late   float64 `json:"late_us_max"`
+	State   string  `json:"state"`  // up or down
+	Fault   string  `json:"fault"`  // in force
+	Octets  uint64  `json:"octets"` // that left
+	Lost    uint64  `json:"lost"`   // or refused
+	Struck  uint64  `json:"struck"` // corrupted, duplicated or reordered
+	Late50  float64 `json:"late_us_p50"`
+	Late99  float64 `json:"late_us_p99"`
+	Late999 float64 `json:"late_us_p999"`
+	Late    float64 `json:"late_us_max"`
 }
 
 // Overview is everything that runs.
@@ -245,7 +246,8 @@ func linkStates(ctx context.Context, lab string) map[string]*LinkState {
 	}
 	for _, r := range rows {
 		all[r.Name] = &LinkState{State: r.State, Fault: r.Fault, Octets: r.Octets, Lost: r.Lost + r.Refused,
-			Struck: r.Corrupted + r.Duplicated + r.Reordered, Late50: r.LateP50, Late99: r.LateP99, Late: r.LateMax}
+			Struck: r.Corrupted + r.Duplicated + r.Reordered, Late50: r.LateP50, Late99: r.LateP99, Late999: r.LateP999,
+			Late: r.LateMax}
 	}
 	return all
 }

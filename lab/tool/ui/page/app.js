@@ -128,7 +128,7 @@ function ofLab(l) {
 		a: l.a, b: l.b, fabric: l.fabric, lab: l.lab, busy: l.rate > 0, bad: l.losing > 0 || l.state === "down", title: l.name,
 		text: words.filter(Boolean).join(", "),
 		more: `faults: ${l.fault}\nlost or refused: ${l.lost}, otherwise struck: ${l.struck}\nlate: half ${nanoseconds(1000 * l.late_us_p50)}, ` +
-			`99 % ${nanoseconds(1000 * l.late_us_p99)}, at most ${nanoseconds(1000 * l.late_us_max)}`,
+			`99 % ${nanoseconds(1000 * l.late_us_p99)}, 99.9 % ${nanoseconds(1000 * l.late_us_p999)}, at most ${nanoseconds(1000 * l.late_us_max)}`,
 	};
 }
 

@@ -5,9 +5,11 @@ package buf
 import "tapir/wire/frame"
 
 // The size classes, in octets of frame content behind the headroom: a frame
-// without payload, an Ethernet frame of MTU 1500, one of MTU 9000, and a 64 KiB
-// super-frame.
+// without payload, such as an ARP packet or a TCP acknowledgement with a time
+// stamp, a short message, an Ethernet frame of MTU 1500, one of MTU 9000, and
+// a 64 KiB super-frame.
 const (
+	least  = 68 // with the headroom, 144 octets: a size that Go's allocator has
 	tiny   = 256
 	small  = 2 << 10
 	middle = 10 << 10
@@ -37,7 +39,7 @@ func NewPool(frames, size int) *Pool {
 		size = large
 	}
 	p := &Pool{bound: frames}
-	for _, s := range []int{tiny, small, middle, large} {
+	for _, s := range []int{least, tiny, small, middle, large} {
 		if s >= size {
 			break
 		}

@@ -8,7 +8,7 @@ import (
 
 func TestSizeClasses(t *testing.T) {
 	tests := []struct{ size, tail int }{
-		{0, tiny}, {64, tiny}, {256, tiny}, {257, small}, {1514, small}, {2048, small},
+		{0, least}, {64, least}, {68, least}, {69, tiny}, {256, tiny}, {257, small}, {1514, small}, {2048, small},
 		{2049, middle}, {9018, middle}, {10240, middle},
 		{10241, large}, {65549, large},
 	}

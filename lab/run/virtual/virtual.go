@@ -259,6 +259,7 @@ func (l *lab) End(ctx context.Context, r *result.Result) error {
 	for _, n := range l.nodes {
 		err = errors.Join(err, n.unload(l.world.Now()))
 	}
+	l.world.Pool.Trim(0)
 	return err
 }
 

@@ -2,6 +2,7 @@ package capture
 
 import (
 	"cmp"
+	"hash/maphash"
 
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -295,22 +296,20 @@ func (j *Join) Close() error {
 	return j.lab.Close()
 }
 
-// prefixHash is the hash of the beginning of a frame of n octets (FNV-1a).
+var hashSeed = maphash.MakeSeed()
+
+// prefixHash is the hash of the beginning of a frame of n octets, another in each process.
 // Where the frame may be cut there, the checksum of TCP and UDP is left out.
 func prefixHash(b []byte, n int) uint64 {
-	b = b[:min(len(b), JoinPrefix)]
-	sum := 0
-	if n > JoinPrefix {
-		sum = checksumAt(b)
+	if n <= JoinPrefix {
+		return maphash.Bytes(hashSeed, b)
 	}
-	h := uint64(14695981039346656037)
-	for i, c := range b {
-		if sum > 0 && (i == sum || i == sum+1) {
-			c = 0
-		}
-		h = (h ^ uint64(c)) * 1099511628211
+	var prefix [JoinPrefix]byte
+	cut := prefix[:copy(prefix[:], b)]
+	if sum := checksumAt(cut); sum > 0 {
+		clear(cut[sum:min(sum+2, len(cut))])
 	}
-	return h
+	return maphash.Bytes(hashSeed, cut)
 }
 
 // checksumAt is where the checksum of TCP or UDP is in a frame; 0: nowhere.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"tapir/lab/run/real"
 	"tapir/lab/run/result"
@@ -18,9 +19,20 @@ import (
 	"tapir/lab/topo"
 )
 
+// Of a virtual lab of manyNodes, whose heap is large and hardly changes, garbage is collected when
+// the heap has grown by manyGrowth percent, unless GOGC says otherwise: by the 100 of Go, half of its
+// memory would be garbage.
+const (
+	manyNodes  = 500
+	manyGrowth = 50
+)
+
 // Run runs a lab by its clock.
 func Run(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) (*result.Result, error) {
 	if lab.Clock == topo.Virtual {
+		if len(lab.Nodes) >= manyNodes && os.Getenv("GOGC") == "" {
+			defer debug.SetGCPercent(debug.SetGCPercent(manyGrowth))
+		}
 		return virtual.Run(ctx, lab, v)
 	}
 	return real.Run(ctx, lab, o)

@@ -54,13 +54,8 @@ type Tables struct {
 	most        int
 	octets      int
 	h           History
-	last        []map[string]*kept // of each node, by kind
-}
-
-// kept is a table as it was last: all of it, and by rows.
-type kept struct {
-	raw  []byte
-	rows map[string]json.RawMessage
+	last        []map[string][]byte // the tables of each node as they were last, by kind
+	rows, were  map[string][]byte   // of the table in hand, now and last
 }
 
 // Lab is the name of the lab among its nodes: its table of links has them by name.
@@ -70,10 +65,12 @@ const Lab = ""
 func NewTables(nodes []string, every time.Duration) *Tables {
 	nodes = append([]string{Lab}, nodes...)
 	t := &Tables{every: every, most: max(samplesLeast, min(samplesMost, samplesAll/max(len(nodes), 1))),
-		h: History{Schema: Schema, At: []float64{}, Nodes: []NodeHistory{}}}
+
+		h: History{Schema: Schema, At: []float64{}, Nodes: []NodeHistory{}}, rows: map[string][]byte{},
+		were: map[string][]byte{}}
 	for _, n := range nodes {
 		t.h.Nodes = append(t.h.Nodes, NodeHistory{Name: n, Tables: map[string][]Change{}})
-		t.last = append(t.last, map[string]*kept{})
+		t.last = append(t.last, map[string][]byte{})
 	}
 	return t
 }
@@ -112,27 +109,26 @@ func (t *Tables) Take(now time.Duration, read func(node string) map[string]any) 
 	t.h.Full = t.octets > octetsMost
 }
 
-// take keeps what has changed of a table.
+// take keeps what has changed of a table. What it keeps of raw is copied: a row would hold all of it.
 func (t *Tables) take(node int, kind string, raw []byte) {
 	before := t.last[node][kind]
-	if before != nil && bytes.Equal(before.raw, raw) {
+	if bytes.Equal(before, raw) {
 		return
 	}
-	rows, more := split(kind, raw)
+	more := split(t.rows, kind, raw)
+	split(t.were, kind, before)
 	c := Change{Sample: len(t.h.At) - 1, Rows: map[string]json.RawMessage{}, More: more}
-	for key, row := range rows {
-		if before == nil || !bytes.Equal(before.rows[key], row) {
-			c.Rows[key] = row
+	for key, row := range t.rows {
+		if !bytes.Equal(t.were[key], row) {
+			c.Rows[key] = bytes.Clone(row)
 		}
 	}
-	if before != nil {
-		for key := range before.rows {
-			if rows[key] == nil {
-				c.Rows[key] = json.RawMessage("null")
-			}
+	for key := range t.were {
+		if t.rows[key] == nil {
+			c.Rows[key] = json.RawMessage("null")
 		}
 	}
-	t.last[node][kind] = &kept{raw, rows}
+	t.last[node][kind] = raw
 	all := t.h.Nodes[node].Tables
 	all[kind] = append(all[kind], c)
 	t.octets += c.octets()
@@ -145,33 +141,89 @@ func (c *Change) octets() (n int) {
 	return n
 }
 
-// split splits a table into rows, and counts those beyond rowsMost. Of counters it keeps those
-// that are not zero, by name.
-func split(kind string, raw []byte) (rows map[string]json.RawMessage, more int) {
-	if kind == "counters" {
-		var list []struct {
-			Name  string
-			Value json.RawMessage
+// split splits a table, as json.Marshal writes it, into rows (borrowed from raw), and counts those
+// beyond rowsMost. Of counters it keeps those that are not zero, by name.
+func split(rows map[string][]byte, kind string, raw []byte) (more int) {
+	clear(rows)
+	if len(raw) == 0 || raw[0] != '[' && raw[0] != '{' {
+		return 0 // what is neither has no rows
+	}
+	var name, row []byte
+	for i, list := 0, raw[1:len(raw)-1]; len(list) > 0; i++ {
+		if raw[0] == '{' {
+			name, list = cut(list)
 		}
-		_ = json.Unmarshal(raw, &list) // those of all nodes are alike
-		rows = map[string]json.RawMessage{}
-		for _, c := range list {
-			if string(c.Value) != "0" {
-				rows[c.Name] = c.Value
+		row, list = cut(list)
+		switch {
+		case kind == "counters":
+			if name, value := counter(row); string(value) != "0" {
+				rows[text(name)] = value
+			}
+		case raw[0] == '{':
+			rows[text(name)] = row
+		case i < rowsMost:
+			rows[strconv.Itoa(i)] = row
+		default:
+			more++
+		}
+	}
+	return more
+}
+
+// counter is the name, with its quotes, and the value of a counter.
+func counter(row []byte) (name, value []byte) {
+	var key, of []byte
+	for list := row[1 : len(row)-1]; len(list) > 0; {
+		key, list = cut(list)
+		of, list = cut(list)
+		switch string(key) {
+		case `"name"`:
+			name = of
+		case `"value"`:
+			value = of
+		}
+	}
+	return name, value
+}
+
+// cut takes the first value off a list of values without white space.
+func cut(list []byte) (value, rest []byte) {
+	n := length(list)
+	return list[:n:n], list[min(n+1, len(list)):]
+}
+
+// text is a JSON string.
+func text(quoted []byte) string {
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var s string
+	_ = json.Unmarshal(quoted, &s) // what json.Marshal has written
+	return s
+}
+
+// length is that of the first value in a list of values without white space.
+func length(list []byte) int {
+	depth := 0
+	for i := 0; i < len(list); i++ {
+		switch list[i] {
+		case '"':
+			for i++; list[i] != '"'; i++ {
+				if list[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		case ',', ':':
+			if depth == 0 {
+				return i
 			}
 		}
-		return rows, 0
 	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil {
-		_ = json.Unmarshal(raw, &rows) // what is neither has no rows
-		return rows, 0
-	}
-	rows = map[string]json.RawMessage{}
-	for i, row := range list[:min(len(list), rowsMost)] {
-		rows[strconv.Itoa(i)] = row
-	}
-	return rows, len(list) - len(rows)
+	return len(list)
 }
 
 // halve drops every other sample. What changed there has changed at the next.

@@ -96,3 +96,64 @@ func TestTablesAreBounded(t *testing.T) {
 		t.Errorf("%d samples, %d octets, %d in the file: %v", len(tables.h.At), tables.octets, b.Len(), err)
 	}
 }
+
+// TestSplit: rows are what encoding/json reads.
+func TestSplit(t *testing.T) {
+	rows := map[string][]byte{}
+	for _, table := range []any{
+		nil, 7, "a,[b", []string{}, map[string]int{}, []any{1, "x,\"]}\\", []any{[]int{1, 2}, map[string]any{"k": "}"}}, nil, true},
+		map[string]any{"a\"b\\": 1, "ü<": []any{"{", map[string]any{}}, "": -1.5e3, "n": nil},
+	} {
+		raw, err := json.Marshal(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		more := split(rows, "table", raw)
+		want := map[string]json.RawMessage{}
+		var list []json.RawMessage
+		if json.Unmarshal(raw, &list) == nil {
+			for i, row := range list {
+				want[fmt.Sprint(i)] = row
+			}
+		} else {
+			_ = json.Unmarshal(raw, &want) // any other value has no rows
+		}
+		if len(rows) != len(want) || more != 0 {
+			t.Errorf("%s: %d rows and %d more, want %d", raw, len(rows), more, len(want))
+		}
+		for key, row := range want {
+			if string(rows[key]) != string(row) {
+				t.Errorf("%s: row %q is %s, want %s", raw, key, rows[key], row)
+			}
+		}
+	}
+	counters := `[{"name":"a","value":0},{"name":"b","value":12},{"help":"x","name":"c\"d","value":1}]`
+	more := split(rows, "counters", []byte(counters))
+	if more != 0 || len(rows) != 2 || string(rows["b"]) != "12" || string(rows[`c"d`]) != "1" {
+		t.Errorf("counters: %q", rows)
+	}
+}
+
+// TestSampleAllocates: a sample of tables that have not changed allocates little beside their JSON.
+func TestSampleAllocates(t *testing.T) {
+	counters := []map[string]any{}
+	for i := range 300 {
+		counters = append(counters, map[string]any{"name": fmt.Sprint("counter", i), "value": i % 2})
+	}
+	raw := [2][]byte{}
+	for i := range raw {
+		counters[0]["value"] = 5 + i
+		raw[i], _ = json.Marshal(counters) // strings and numbers
+	}
+	tables := NewTables([]string{"a"}, time.Millisecond)
+	i := 0
+	n := testing.AllocsPerRun(100, func() {
+		tables.h.Nodes[1].Tables["counters"] = nil
+		tables.take(1, "counters", raw[i%2])
+		i++
+	})
+	// The names of the counters that are not zero, now and last, and what has changed.
+	if n > 2*150+20 {
+		t.Errorf("a sample of 300 counters, one of which has changed, allocates %v times", n)
+	}
+}

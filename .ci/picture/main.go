@@ -78,7 +78,7 @@ func read(rows [][]*group) error {
 	for _, line := range lines {
 		path := strings.TrimPrefix(strings.Fields(line)[0], "tapir/")
 		g := find(rows, path)
-		if g == nil && path != "docs" {
+		if g == nil && path != "docs" && path != "tapir" { // which have no code of the product
 			return fmt.Errorf("%s is in no box", path)
 		}
 		if g != nil {

@@ -35,7 +35,8 @@ func newVersion() *cobra.Command {
 		Args:    cli.AtMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if notices {
-				_, err := fmt.Fprint(cmd.OutOrStdout(), licenses.Notices)
+				text, err := licenses.Notices()
+				fmt.Fprint(cmd.OutOrStdout(), text)
 				return err
 			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "tapir %s %s %s/%s\n", versionText(), runtime.Version(),

@@ -57,6 +57,14 @@ func TestSize(t *testing.T) {
 		run(t, nil, "../../../.ci/program", "-o", path)
 	}
 	size(t, path)
+	// The files that it contains are compressed: it has them as they are in the repository.
+	want, err := os.ReadFile("../../tool/licenses/notices.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := exec.Command(path, "version", "--licenses").Output(); err != nil || string(got) != string(want) {
+		t.Errorf("%s version --licenses: %v, %d octets of %d", path, err, len(got), len(want))
+	}
 }
 
 func size(t *testing.T, path string) {

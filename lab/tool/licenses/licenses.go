@@ -3,9 +3,10 @@
 // this package: go test ./lab/tool/licenses -update.
 package licenses
 
-import _ "embed"
+import "tapir"
 
 // Notices names each module with its version, and the text of its licence.
-//
-//go:embed notices.txt
-var Notices string
+func Notices() (string, error) {
+	files, err := tapir.Files()
+	return string(files["lab/tool/licenses/notices.txt"]), err
+}

@@ -67,8 +67,11 @@ func linked(t *testing.T) (modules []string, files map[string][]string) {
 	return modules, files
 }
 
-// uPlot is no module: the page of `tapir ui` has it.
-const uPlot = "uPlot 1.6.32, https://github.com/leeoniya/uPlot, in the page of tapir ui"
+// scripts are no modules: the pages of `tapir ui` have them. Each has a file with its licence.
+var scripts = [][2]string{
+	{"uPlot 1.6.32, https://github.com/leeoniya/uPlot, in the page of tapir ui", "../ui/page/uPlot.LICENSE"},
+	{"marked 18.2.1, https://github.com/markedjs/marked, in the documents of tapir ui", "../ui/documents/marked.LICENSE"},
+}
 
 // TestNotices: each linked module is there, with all that its authors ask to be told.
 func TestNotices(t *testing.T) {
@@ -98,13 +101,15 @@ func TestNotices(t *testing.T) {
 			}
 		}
 	}
-	plot, err := os.ReadFile("../ui/page/uPlot.LICENSE")
-	if err != nil {
-		t.Fatal(err)
+	for _, s := range scripts {
+		data, err := os.ReadFile(s[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.TrimSpace(string(data))
+		texts = append(texts, text)
+		users[text] = append(users[text], s[0])
 	}
-	text := strings.TrimSpace(string(plot))
-	texts = append(texts, text)
-	users[text] = append(users[text], uPlot)
 	var b strings.Builder
 	fmt.Fprintln(&b, "Tapir is linked with the modules below. Each list of modules is followed by the text of their licence.")
 	for _, text := range texts {
@@ -116,7 +121,7 @@ func TestNotices(t *testing.T) {
 		}
 		return
 	}
-	if b.String() != Notices {
+	if now, err := Notices(); err != nil || b.String() != now {
 		t.Error("notices.txt is not of the modules that go.mod names: run: go test ./lab/tool/licenses -update")
 	}
 }

@@ -26,7 +26,8 @@ func Command(version string, complete cobra.CompletionFunc) *cobra.Command {
 		Long: "Ui serves a page on the loopback address until Ctrl-C, and prints its URL: NICs, switches and labs\n" +
 			"that run, the links between them with their rates, tables of each node, clocks, and ladders of\n" +
 			"connections. The page changes nodes by command lines, which it shows. With a NAME it begins with\n" +
-			"that node. With the directory of `tapir lab run --out` it shows that lab over its time.\n\n" +
+			"that node. With the directory of `tapir lab run --out` it shows that lab over its time. Documents, at\n" +
+			"the top right, leads to the manual: README, docs and examples, with a search.\n\n" +
 			"Anyone with the URL and its token can control the nodes as you can.",
 		Example: "  tapir ui\n  tapir ui nic0\n  tapir ui --listen 127.0.0.1:8080\n  tapir ui out/lossy",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -3,6 +3,8 @@
 // changes by command lines of tapir, which it shows.
 //
 //	GET  /                   the page; ?token= once, then a cookie
+//	GET  /docs/README.md     a document; so each by its path in the repository
+//	GET  /api/v1/documents   the texts of all documents
 //	GET  /api/v1/about       what is shown
 //	GET  /api/v1/overview    server-sent events: nodes, links, rates
 //	GET  /api/v1/node?id=    server-sent events: tables, events and log of a node
@@ -32,8 +34,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"tapir/lab/tool/ui/page"
 )
 
 // Options say what a server shows.
@@ -123,7 +123,8 @@ func (s *Server) Serve(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(page.Files))
+	mux.Handle("GET /", files())
+	mux.HandleFunc("GET /api/v1/documents", s.answer(s.documents))
 	mux.HandleFunc("GET /api/v1/about", s.answer(s.about))
 	mux.HandleFunc("GET /api/v1/overview", s.stream(s.overview))
 	mux.HandleFunc("GET /api/v1/node", s.stream(s.node))

@@ -2,7 +2,7 @@
 
 import { Clocks } from "./clocks.js";
 import { Device } from "./device.js";
-import { bySeries, count, el, follow, get, nanoseconds, short } from "./dom.js";
+import { bySeries, count, dark, el, follow, get, nanoseconds, short, theme } from "./dom.js";
 import { Exchange } from "./exchange.js";
 import { Replay } from "./replay.js";
 import { overview as labs } from "./told.js";
@@ -171,13 +171,6 @@ function next(by) {
 	if (to) location.hash = to.hash;
 }
 
-function dark() {
-	const root = document.documentElement;
-	const is = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
-	root.dataset.theme = is === "dark" ? "light" : "dark";
-	dispatchEvent(new Event("theme"));
-}
-
 function keys(e) {
 	const typing = e.target.closest("input:not([type=checkbox]):not([type=range]), select, textarea");
 	if (e.key === "Escape" && typing) typing.blur();
@@ -192,11 +185,13 @@ function keys(e) {
 }
 
 async function start() {
+	theme();
 	$("theme").addEventListener("click", dark);
 	$("keys").addEventListener("click", () => $("help").showModal());
 	$("filter").addEventListener("input", list);
 	document.addEventListener("keydown", keys);
 	const data = $("data"); // of a report, which has no server
+	$("documents").hidden = !!data;
 	if (data) return report(JSON.parse(data.textContent).records);
 	const about = await get("about");
 	if (about.record) return replay(await get("record"));

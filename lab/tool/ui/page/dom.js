@@ -42,7 +42,7 @@ export function nanoseconds(v) {
 
 // get and post return a document, or throw its error.
 export async function get(path, query = {}) {
-	return answer(await fetch("api/v1/" + path + "?" + new URLSearchParams(query)));
+	return answer(await fetch("/api/v1/" + path + "?" + new URLSearchParams(query)));
 }
 
 export async function post(path, body) {
@@ -88,7 +88,34 @@ export function copyable(text) {
 		el("button", { onclick: (e) => copy(text, e.target) }, "Copy"));
 }
 
-async function copy(text, button) {
-	await navigator.clipboard.writeText(text);
+// copy puts a text on the clipboard. A page that came by plain HTTP from elsewhere than
+// loopback has no clipboard, but can copy what is selected.
+export async function copy(text, button) {
+	if (navigator.clipboard) await navigator.clipboard.writeText(text);
+	else {
+		const field = el("textarea", {});
+		field.value = text;
+		button.after(field);
+		field.select();
+		document.execCommand("copy");
+		field.remove();
+	}
 	button.textContent = "Copied";
+}
+
+// dark changes from light to dark or back, for all pages of this tab.
+export function dark() {
+	const root = document.documentElement;
+	const is = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+	root.dataset.theme = is === "dark" ? "light" : "dark";
+	try { sessionStorage.setItem("theme", root.dataset.theme); } catch { /* a page in a sandbox has no storage */ }
+	dispatchEvent(new Event("theme"));
+}
+
+// theme is as another page of this tab had it.
+export function theme() {
+	try {
+		const was = sessionStorage.getItem("theme");
+		if (was) document.documentElement.dataset.theme = was;
+	} catch { /* as above */ }
 }

@@ -1,21 +1,19 @@
-// Package page has the files of the page of `tapir ui`, and writes it as one file.
+// Package page writes the page of `tapir ui`, whose files are beside it, as one file.
 package page
 
 import (
-	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
 	"io"
-	"io/fs"
 	"strings"
+
+	"tapir"
 )
 
-// Files are the files of the page.
-//
-//go:embed *.html *.css *.js uPlot.LICENSE
-var Files embed.FS
+// Dir is where the files of the page are.
+const Dir = "lab/tool/ui/page/"
 
 // Write writes the page with its data as one document that needs nothing else: no other
 // file, no network. data is {"records": [record.Record...]}.
@@ -24,14 +22,17 @@ func Write(w io.Writer, title string, data any) error {
 	if err != nil {
 		return err
 	}
-	read := func(name string) string {
-		text, e := fs.ReadFile(Files, name)
-		if e != nil {
-			err = e
-		}
-		return string(text)
+	all, err := tapir.Files()
+	if err != nil {
+		return fmt.Errorf("page: %w", err)
 	}
-	modules, _ := fs.Glob(Files, "*.js") // the pattern is good
+	read := func(name string) string { return string(all[Dir+name]) }
+	var modules []string
+	for name := range all {
+		if name, in := strings.CutPrefix(name, Dir); in && strings.HasSuffix(name, ".js") {
+			modules = append(modules, name)
+		}
+	}
 	imports := map[string]string{}
 	for _, name := range modules {
 		text := read(name)
@@ -52,9 +53,6 @@ func Write(w io.Writer, title string, data any) error {
 			`<script type="application/json" id="data">`+string(octets)+"</script>\n"+
 			`<script type="module">import "tapir/app.js";</script>`,
 	).Replace(read("index.html"))
-	if err != nil {
-		return fmt.Errorf("page: %w", err)
-	}
 	_, err = io.WriteString(w, document)
 	return err
 }

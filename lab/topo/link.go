@@ -108,8 +108,12 @@ func (d *draft) referTo(name *string, n conf.Node, suits func(*Node) string, all
 	}
 	*name = text
 	d.later(func() error {
-		found := d.Node(d.members(text)[0])
-		if found == nil || !all && d.groups[text] != nil || strings.Contains(text, listSep) {
+		one := text
+		if all {
+			one = d.members(text)[0]
+		}
+		found := d.Node(one)
+		if found == nil || strings.Contains(text, listSep) {
 			return n.Errorf("there is no node %s: %s", text,
 				conf.OneOf(text, texts(d.Nodes, func(n Node) string { return n.Name })))
 		}
@@ -140,6 +144,14 @@ func hasControl(n *Node) string {
 	if n.Kind == Host || n.Kind == Peer {
 		return fmt.Sprintf("a %s has no counters of its own: run ip -s link there", n.Kind)
 	}
+	return isOne(n)
+}
+
+// isOne suits a reference to a node that is no card.
+func isOne(n *Node) string {
+	if n.Kind == Card {
+		return "a card: name one of its functions"
+	}
 	return ""
 }
 
@@ -159,5 +171,5 @@ func hasPrograms(n *Node) string {
 	if n.Kind == Switch {
 		return "no programs run on a switch"
 	}
-	return ""
+	return isOne(n)
 }

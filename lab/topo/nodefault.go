@@ -81,15 +81,12 @@ func (s *stepDraft) readClock(n conf.Node) error {
 // readMortal reads the name of a node that has a process, or is an engine, of its own.
 func (s *stepDraft) readMortal(n conf.Node) error {
 	return s.refer(&s.On, n, func(of *Node) string {
-		switch of.Kind {
-		case Host:
+		if of.Kind == Host {
 			return "a host has no process of its own: take its link down"
-		case Card:
-			return "a card: kill its functions"
 		}
 		if of.Card != "" {
-			s.limits = append(s.limits, limit{Real, n.Errorf("%s: functions of a card are killed in virtual time "+
-				"alone: in real time they have one process", of.Name)})
+			s.limits = append(s.limits, limit{Real, n.Errorf("%s: functions of a card are killed one by one in "+
+				"virtual time alone: in real time they have one process: kill %s", of.Name, of.Card)})
 		}
 		return ""
 	})

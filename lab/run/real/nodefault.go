@@ -3,6 +3,7 @@ package real
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"tapir/lab/run/steps"
@@ -34,11 +35,18 @@ func (b *bed) AdjustPHC(ctx context.Context, s *topo.Step) error {
 // Kill implements steps.World: it ends a node's process at once.
 func (b *bed) Kill(nic string) {
 	n := b.nodes[nic]
-	n.dead.Store(true)
+	n.setDead(true)
 	n.proc.Kill()
 	if n.ptp != nil {
 		<-n.ptp
 		n.ptp = nil
+	}
+}
+
+// setDead tells of the node, and the functions of a card, whether it was killed.
+func (n *node) setDead(dead bool) {
+	for _, x := range slices.Concat(n.functions, []*node{n}) {
+		x.dead.Store(dead)
 	}
 }
 
@@ -59,7 +67,7 @@ func (b *bed) Restart(ctx context.Context, nic string) error {
 	if err := n.start(ctx, b); err != nil {
 		return err
 	}
-	n.dead.Store(false)
+	n.setDead(false)
 	if err := b.negotiate(ctx, b.cablesOf(n)); err != nil {
 		return err
 	}

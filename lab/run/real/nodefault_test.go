@@ -1,6 +1,8 @@
 package real
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"tapir/lab/run/result"
@@ -38,5 +40,24 @@ steps:
 `, "")
 	if r.Verdict != result.Passed {
 		t.Error(said)
+	}
+}
+
+// TestKillAnyKind: a node of any kind is killed and starts again, as in virtual time.
+func TestKillAnyKind(t *testing.T) {
+	files, err := filepath.Glob("../virtual/testdata/kill/*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, said := run(t, string(text), ""); r.Verdict != result.Passed {
+				t.Error(said)
+			}
+		})
 	}
 }

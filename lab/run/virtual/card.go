@@ -44,6 +44,14 @@ func (n *node) join(cfg nic.Config) (err error) {
 	return err
 }
 
+// functions are those of a card; any other node has none.
+func (n *node) functions() []*node {
+	if n.Kind != topo.Card {
+		return nil
+	}
+	return n.card.functions
+}
+
 // reset is the end of a function whose process is gone.
 func (n *node) reset() {
 	if n.Card != "" {

@@ -1,6 +1,8 @@
 package virtual_test
 
 import (
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,41 +75,60 @@ func TestKillInVain(t *testing.T) {
 	}
 }
 
-// A switch, an HFI and a manager die and live again: what they had learned is gone, and comes back.
-func TestKillOthers(t *testing.T) {
-	lab, err := topo.Parse("lab.yaml", []byte(`
-clock: virtual
-nodes:
-  a: {kind: nic, ip: 10.0.0.1/24}
-  b: {kind: nic, ip: 10.0.0.2/24}
-  s: {kind: switch}
-  h1: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.1/24}]}
-  h2: {kind: hfi, vnics: [{vesw: 2, ip: 10.2.0.2/24}]}
-  em: {kind: manager, vesws: [{name: blue, id: 2, members: [h1, h2]}]}
-  f: {kind: switch}
-links: [[a, s], [b, s], [h1, f], [h2, f], [em, f]]
-steps:
-  - {perf: verify, client: a, server: b, size: 4096}
-  - {kill: s}
-  - {perf: verify, client: a, server: b, size: 4096, error: .}
-  - wait: {node: em, in_sync: true}
-  - {run: ping -c 3 -w 10 10.2.0.2, on: h1}
-  - {start: s}
-  - {perf: verify, client: a, server: b, size: 4096}
-  - {kill: h2}
-  - {run: ping -c 1 -w 1 10.2.0.2, on: h1, exit: 1}
-  - {start: h2}
-  - {kill: em}
-  - {start: em}
-  - wait: {node: em, in_sync: true}
-  - {run: ping -c 3 -w 10 10.2.0.2, on: h1}
-`))
-	if err != nil {
-		t.Fatal(err)
+// TestKillAnyKind: a node of any kind is killed and starts again. The real clock runs the same labs.
+func TestKillAnyKind(t *testing.T) {
+	files, err := filepath.Glob("testdata/kill/*.yaml")
+	if err != nil || len(files) < 8 {
+		t.Fatal(files, err)
 	}
-	var log strings.Builder
-	r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log, Out: t.TempDir()}})
-	if err != nil || r.Verdict != result.Passed {
-		t.Fatalf("%v %s\n%s", err, r.Error, &log)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			lab, err := topo.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lab.SetClock(topo.Virtual); err != nil {
+				if slices.ContainsFunc(lab.Nodes, func(n topo.Node) bool { return n.Kind == topo.Gateway }) {
+					return
+				}
+				t.Fatal(err)
+			}
+			var log strings.Builder
+			r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log, Out: t.TempDir()}})
+			if err != nil || r.Verdict != result.Passed {
+				t.Fatalf("%v %s\n%s", err, r.Error, &log)
+			}
+		})
+	}
+}
+
+// TestKillCard: a function of a card that was killed is not started alone, and one that was killed before
+// starts with the card.
+func TestKillCard(t *testing.T) {
+	for _, tt := range []struct{ steps, want string }{
+		{"  - {kill: card}\n  - {start: f0}\n", "line 12: start f0: card was killed"},
+		{"  - {kill: card}\n  - {kill: f0}\n", "line 12: kill f0: f0 was killed"},
+		{"  - {start: card}\n", "line 11: start card: card runs: only a node that was killed can be started"},
+		{"  - {kill: f1}\n  - {kill: card}\n  - {start: card}\n  - {perf: verify, client: f1, server: b, size: 8}\n", ""},
+	} {
+		lab, err := topo.Parse("lab.yaml", []byte(`clock: virtual
+nodes:
+  card:
+    kind: card
+    port_mode: 1x25G
+    mf_mode: npar
+    functions: [{name: f0, ip: 10.0.0.1/24}, {name: f1, ip: 10.0.0.2/24}]
+  b: {kind: nic, ip: 10.0.0.9/24}
+links: [[card, b]]
+steps:
+`+tt.steps))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Print: &log}})
+		if err != nil || (r.Verdict == result.Passed) != (tt.want == "") || !strings.Contains(log.String(), tt.want) {
+			t.Errorf("%s%v %s\nwant %q", tt.steps, err, &log, tt.want)
+		}
 	}
 }

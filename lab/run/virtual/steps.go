@@ -171,10 +171,15 @@ func (l *lab) Change(s *topo.Step) error {
 // Killed implements steps.World.
 func (l *lab) Killed(node string) bool { return l.node(node).dead }
 
-// Kill implements steps.World.
+// Kill implements steps.World. A card dies with its functions.
 func (l *lab) Kill(nic string) {
 	n := l.node(nic)
 	l.world.Touch(n.place)
+	for _, f := range n.functions() {
+		if !f.dead {
+			l.Kill(f.Name)
+		}
+	}
 	n.dead, n.timed = true, nil
 	n.reset()
 	l.endTools(n)
@@ -186,10 +191,22 @@ func (l *lab) Kill(nic string) {
 }
 
 // Restart implements steps.World.
-func (l *lab) Restart(_ context.Context, nic string) error {
+func (l *lab) Restart(ctx context.Context, nic string) error {
 	n := l.node(nic)
+	if n.Card != "" && l.Killed(n.Card) {
+		return steps.Killed(n.Card)
+	}
 	l.world.Touch(n.place)
 	n.lives++
+	if n.Kind == topo.Card {
+		n.dead = false
+		for _, f := range n.functions() {
+			if err := l.Restart(ctx, f.Name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if n.sw != nil {
 		n.sw.Close()
 	}

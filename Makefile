@@ -31,7 +31,7 @@ modules   = lab/check/oracle,lab/k8s
 lint      = $(GO) tool -modfile=.ci/lint/go.mod staticcheck ./...
 dead      = $(GO) run ./.ci/dead
 # The long forms of applications under tapir run.
-applications = ^Test(Applications|Languages|OpenMPI|UCX|LibfabricRoCE|TargetOutlivesNIC|Migration|Debuggers|Many|Forks|Kills|LargeMessages)$$
+applications = ^Test(Applications|Languages|OpenMPI|UCX|LibfabricRoCE|Fabtests|TargetOutlivesNIC|Migration|Debuggers|Many|Forks|Kills|LargeMessages)$$
 fuzz      = $(GO) run ./.ci/gotest -only-fuzz -targets '$(TARGETS)'
 
 .PHONY: all build demo test interop newer race fuzz bench bench-ptp bench-virtual bench-compare count profile soak attack ledger mutate microbench cross images release install uninstall check clean help

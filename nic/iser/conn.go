@@ -81,6 +81,9 @@ type op struct {
 
 var _ iscsi.RDMA = (*Conn)(nil)
 
+// describe says in captures what a Send is.
+func describe(b, message []byte, _ bool) []byte { return wire.DescribeISER(b, message) }
+
 // newConn makes the queue pair, and posts receives.
 func (p *port) newConn(h Handler) (c *Conn, err error) {
 	c = &Conn{port: p, h: h, mem: make([]byte, (receives+slots)*messageLen)}
@@ -92,7 +95,7 @@ func (p *port) newConn(h Handler) (c *Conn, err error) {
 	}
 	if c.cq, err = p.ctx.CreateCQ(receives+2*maxPosted, 0, c.completed); err == nil {
 		c.qp, err = p.pd.CreateQP(verbs.QPConfig{SendCQ: c.cq, RecvCQ: c.cq, MaxSend: maxPosted,
-			MaxRecv: receives, MaxInline: inline, Context: c})
+			MaxRecv: receives, MaxInline: inline, Context: c, Describe: describe})
 	}
 	if err == nil {
 		err = c.qp.Modify(verbs.Init)

@@ -37,12 +37,20 @@ func (in *inbound) readWR() uint64 {
 // this side it names the receive that a Send used up, or readWR, the Read that
 // a response belonged to.
 func (in *inbound) noteReceived(b []byte, readWR uint64) {
-	h, _, err := ddp.Parse(b)
+	h, payload, err := ddp.Parse(b)
 	if err != nil {
 		in.c.e.notes.Addf("QP %d segment shorter than its header", in.c.qpNum())
 		return
 	}
 	in.note(&h, readWR, false)
+	in.noteBegun(&h, payload)
+}
+
+// noteBegun says in the capture what Send of the peer begins with a segment.
+func (in *inbound) noteBegun(h *ddp.Header, payload []byte) {
+	if rdmap.ParseControl(h.ULP).Opcode.IsSend() && h.MO == 0 && in.c.qp != nil {
+		in.c.qp.Note(in.c.e.notes, payload, false)
+	}
 }
 
 func (in *inbound) inboundWR(op rdmap.Opcode, readWR uint64) uint64 {
@@ -77,16 +85,24 @@ func (in *inbound) note(h *ddp.Header, readWR uint64, ooo bool) {
 	in.c.addNote(k, 1)
 }
 
-// noteRendered adds the line of count FPDUs of r.
-func (o *outbound) noteRendered(r *record, count int) {
+// noteRendered adds the line of count FPDUs of r, from the kth on, and what Send begins with them.
+func (o *outbound) noteRendered(r *record, k, count int) {
 	if !o.c.e.notes.On || r.kind == raw {
 		return
 	}
-	k := noteKey{qp: o.c.qpNum(), wr: r.wr, op: r.op, last: r.last, untagged: r.hlen == ddp.UntaggedLen}
-	if k.untagged {
-		k.msn = binary.BigEndian.Uint32(r.head[mpa.LengthLen+msnAt:])
+	key := noteKey{qp: o.c.qpNum(), wr: r.wr, op: r.op, last: r.last, untagged: r.hlen == ddp.UntaggedLen}
+	if key.untagged {
+		key.msn = binary.BigEndian.Uint32(r.head[mpa.LengthLen+msnAt:])
 	}
-	o.c.addNote(k, count)
+	o.c.addNote(key, count)
+	if k > 0 || r.moff > 0 || !r.op.IsSend() {
+		return
+	}
+	if src, whole := o.payloadOf(r, 0, 1); whole {
+		o.c.qp.Note(o.c.e.notes, src, true)
+	} else if w := o.c.qp.SendWQE(r.seq); w != nil {
+		o.c.qp.NoteSend(o.c.e.notes, w)
+	}
 }
 
 // msnAt is where the MSN is in an untagged header (RFC 5041 section 4.3).

@@ -225,6 +225,7 @@ func (in *inbound) judge(i int, e *edge, off uint64, data, scratch []byte) (int,
 	in.c.counters.OOOHeld += uint64(len(payload) - placed)
 	if in.c.e.notes.On {
 		in.note(&h, rdmap.NoRef, true)
+		in.noteBegun(&h, payload)
 	}
 	return size, refusedNot
 }

@@ -335,7 +335,7 @@ func (o *outbound) Render(off uint64, p []byte) {
 
 // renderRun writes the FPDUs of r from the kth on, as many as p has room for.
 func (o *outbound) renderRun(r *record, k int, p []byte) (n int) {
-	size, count := int(r.size), min(int(r.count)-k, len(p)/int(r.size))
+	size, count, from := int(r.size), min(int(r.count)-k, len(p)/int(r.size)), k
 	src, whole := o.payloadOf(r, k, count)
 	for end := k + count; k < end; k++ {
 		if dst := p[n : n+size]; whole {
@@ -346,7 +346,7 @@ func (o *outbound) renderRun(r *record, k int, p []byte) (n int) {
 		}
 		n += size
 	}
-	o.noteRendered(r, count)
+	o.noteRendered(r, from, count)
 	return n
 }
 
@@ -357,7 +357,7 @@ func (o *outbound) renderPart(r *record, k, rest int, p []byte) int {
 	}
 	whole := o.c.e.scratch[:r.size]
 	o.render(r, k, whole)
-	o.noteRendered(r, 1)
+	o.noteRendered(r, k, 1)
 	return copy(p, whole[rest:])
 }
 

@@ -77,7 +77,7 @@ func (q *hostQueue) make() (err error) {
 		return err
 	}
 	if q.qp, err = pd.CreateQP(verbs.QPConfig{SendCQ: q.cq, RecvCQ: q.cq, MaxSend: sends, MaxRecv: n + 1,
-		MaxInline: wire.SQELen, Context: q}); err != nil {
+		MaxInline: wire.SQELen, Context: q, Describe: describer(q.qid, true)}); err != nil {
 		return err
 	}
 	if err = q.qp.Modify(verbs.Init); err != nil {

@@ -77,7 +77,7 @@ func (p *port) newQueue(qid uint16, entries int) (q *queue, err error) {
 	}
 	if q.mr, err = p.pd.RegMR(q.memory, verbs.LocalWrite); err == nil {
 		q.qp, err = p.pd.CreateQP(verbs.QPConfig{SendCQ: q.cq, RecvCQ: q.cq, MaxSend: sends, MaxRecv: entries + 1,
-			MaxInline: wire.CQELen, Context: q})
+			MaxInline: wire.CQELen, Context: q, Describe: describer(qid, false)})
 	}
 	if err == nil {
 		err = q.qp.Modify(verbs.Init)
@@ -94,6 +94,13 @@ func (p *port) newQueue(qid uint16, entries int) (q *queue, err error) {
 	}
 	q.cq.ReqNotify(false)
 	return q, nil
+}
+
+// describer says in captures what the Sends of a queue are, of the host's or the controller's side.
+func describer(qid uint16, host bool) func(b, message []byte, sent bool) []byte {
+	return func(b, message []byte, sent bool) []byte {
+		return wire.DescribeCapsule(b, message, qid == 0, sent == host)
+	}
 }
 
 // free destroys the objects.

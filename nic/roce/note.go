@@ -8,14 +8,27 @@ import (
 
 // note says in the capture what packet p of a request is.
 func (q *qp) note(p *ib.Packet, wr uint64) {
-	n := q.e.env.Notes
-	if !n.On {
-		return
-	}
-	n.Append(func(b []byte) []byte {
+	q.e.env.Notes.Append(func(b []byte) []byte {
 		b = q.describe(b, p)
 		return strconv.AppendUint(append(b, " WR "...), wr, 10)
 	})
+}
+
+// noteSends says in the capture what Sends begin in a frame: n messages from record at on.
+func (q *qp) noteSends(at, n uint32) {
+	for i := range n {
+		if w := q.v.SendWQE(q.req.rec(at + i).seq); w != nil {
+			q.v.NoteSend(q.e.env.Notes, w)
+		}
+	}
+}
+
+// noteBegun says in the capture what Send of the peer begins in a packet.
+func (q *qp) noteBegun(p *ib.Packet) {
+	switch p.Opcode &^ ib.Opcode(q.class) {
+	case ib.OpSendFirst, ib.OpSendOnly, ib.OpSendOnlyImm, ib.OpSendOnlyInvalidate:
+		q.v.Note(q.e.env.Notes, p.Payload, false)
+	}
 }
 
 // noteOther says in the capture what a packet is that belongs to no request of this side.

@@ -181,6 +181,7 @@ func (e *Engine) connected(q *qp, p *packet, now frame.Time) frame.DropReason {
 	}
 	if e.env.Notes.On {
 		q.noteOther(&p.Packet)
+		q.noteBegun(&p.Packet)
 	}
 	var r frame.DropReason
 	switch op := p.Opcode.Operation(); {

@@ -83,7 +83,12 @@ func (q *qp) sendFrame(t *turn, now frame.Time) bool {
 		q.e.stats.PacketsAgain += uint64(step)
 	}
 	q.count.PacketsOut += uint64(step)
-	q.note(&p, w.ID)
+	if q.e.env.Notes.On {
+		q.note(&p, w.ID)
+		if i == 0 && !rec.reads {
+			q.noteSends(r.at, messages)
+		}
+	}
 	if octets > 0 {
 		q.spend(&out, now)
 	}

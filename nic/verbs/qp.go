@@ -74,6 +74,9 @@ type QPConfig struct {
 	MaxInline      int         // octets of inline data; 0 = none
 	SignalAll      bool        // every send completes visibly
 	Context        any         // the owner's
+	// Describe appends to b what a Send is, for captures: message has its octets as far as its first
+	// packet does (borrowed), sent tells that it is of this side. nil: captures say what RDMA does alone.
+	Describe func(b, message []byte, sent bool) []byte
 }
 
 // QP is a queue pair.
@@ -98,6 +101,28 @@ type QP struct {
 	endpoint Endpoint
 	cid      int
 }
+
+// Note notes what a Send is that begins with message (borrowed), if the owner says so. Callers check
+// that notes are on first.
+func (q *QP) Note(n *frame.Notes, message []byte, sent bool) {
+	if describe := q.cfg.Describe; describe != nil {
+		n.Append(func(b []byte) []byte { return describe(b, message, sent) })
+	}
+}
+
+// NoteSend is Note of a Send of this side.
+func (q *QP) NoteSend(n *frame.Notes, w *SendWQE) {
+	if q.cfg.Describe == nil || w.Opcode > OpSendImm {
+		return
+	}
+	head := make([]byte, min(w.Length, noteLen))
+	if w.Fetch(head, 0) == nil {
+		q.Note(n, head, true)
+	}
+}
+
+// noteLen is how much of a message a note is about.
+const noteLen = 128
 
 // CreateQP makes a queue pair in state Reset.
 func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {

@@ -92,6 +92,33 @@ type Message struct {
 // is too short, or it is a refusal.
 var ErrISER = errors.New("iscsi: malformed iSER message")
 
+// parseAdvert reads the memory of a control-type header.
+func parseAdvert(b []byte) (a Advert) {
+	if b[0]&iserWrite != 0 {
+		a.Write, a.WriteSTag, a.WriteBase = true, binary.BigEndian.Uint32(b[4:]), binary.BigEndian.Uint64(b[8:])
+	}
+	if b[0]&iserRead != 0 {
+		a.Read, a.ReadSTag, a.ReadBase = true, binary.BigEndian.Uint32(b[16:]), binary.BigEndian.Uint64(b[20:])
+	}
+	return a
+}
+
+// DescribeISER appends the message that begins with b as text. Of the data behind its headers nothing
+// is needed.
+func DescribeISER(dst, b []byte) []byte {
+	switch {
+	case len(b) < ISERLen:
+	case ISERKind(b[0]>>4) == ISERHello:
+		return append(dst, "iSER Hello"...)
+	case ISERKind(b[0]>>4) == ISERHelloReply:
+		return append(dst, "iSER HelloReply"...)
+	case ISERKind(b[0]>>4) == ISERControl && len(b) >= ISERLen+HeaderLen:
+		h, a := BHS(b[ISERLen:]), parseAdvert(b)
+		return a.Describe(h.Append(append(dst, "iSER "...)))
+	}
+	return append(dst, "iSER message without a header of its kind"...)
+}
+
 // ParseISER reads a message.
 func ParseISER(b []byte) (m Message, err error) {
 	if len(b) < ISERLen {
@@ -108,14 +135,7 @@ func ParseISER(b []byte) (m Message, err error) {
 	default:
 		return m, ErrISER
 	}
-	if b[0]&iserWrite != 0 {
-		m.Advert.Write, m.Advert.WriteSTag = true, binary.BigEndian.Uint32(b[4:])
-		m.Advert.WriteBase = binary.BigEndian.Uint64(b[8:])
-	}
-	if b[0]&iserRead != 0 {
-		m.Advert.Read, m.Advert.ReadSTag = true, binary.BigEndian.Uint32(b[16:])
-		m.Advert.ReadBase = binary.BigEndian.Uint64(b[20:])
-	}
+	m.Advert = parseAdvert(b)
 	if len(b) < ISERLen+HeaderLen {
 		return m, ErrISER
 	}

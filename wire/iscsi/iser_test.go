@@ -65,3 +65,15 @@ func FuzzISER(f *testing.F) {
 		}
 	})
 }
+
+// TestDescribeISER: whatever a peer sends has a text.
+func TestDescribeISER(t *testing.T) {
+	b := make([]byte, ISERLen+HeaderLen)
+	for first := range 256 {
+		for n := range len(b) + 1 {
+			if b[0] = byte(first); len(DescribeISER(nil, b[:n])) == 0 {
+				t.Fatalf("%d octets, the first %#x: no text", n, first)
+			}
+		}
+	}
+}

@@ -62,6 +62,20 @@ func (c *Command) Append(dst []byte, admin bool) []byte {
 	return c.appendSGL(dst)
 }
 
+// DescribeCapsule appends the capsule that begins with b as text: of a queue that is the admin queue or
+// not, a command of the host or a completion of the controller.
+func DescribeCapsule(dst, b []byte, admin, command bool) []byte {
+	if command && len(b) >= SQELen {
+		c := Command(b)
+		dst = append(append(append(dst, "NVMe "...), c.Name(admin)...), ' ')
+		return c.Append(dst, admin)
+	}
+	if c, err := ParseCompletion(b); err == nil && !command {
+		return c.Text(append(dst, "NVMe completion "...))
+	}
+	return append(dst, "NVMe capsule that is too short"...)
+}
+
 func (c *Command) appendSGL(dst []byte) []byte {
 	s := c.SGL()
 	switch {

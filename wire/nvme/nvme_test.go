@@ -240,3 +240,22 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestDescribeCapsule: whatever a peer sends has a text.
+func TestDescribeCapsule(t *testing.T) {
+	b := make([]byte, SQELen)
+	b[0], b[2], b[4] = byte(Write), 7, 1
+	b[40], b[48] = 8, 7
+	for n := range len(b) + 1 {
+		for _, admin := range []bool{false, true} {
+			for _, command := range []bool{false, true} {
+				if len(DescribeCapsule(nil, b[:n], admin, command)) == 0 {
+					t.Errorf("%d octets, admin %v, command %v: no text", n, admin, command)
+				}
+			}
+		}
+	}
+	if got := string(DescribeCapsule(nil, b, false, true)); got != "NVMe Write CID 7 namespace 1, 8 blocks at 8" {
+		t.Error(got)
+	}
+}

@@ -1,10 +1,14 @@
 package virtual_test
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"tapir/lab/run/result"
+	"tapir/lab/run/steps"
 	"tapir/lab/run/virtual"
 	"tapir/lab/topo"
 )
@@ -67,5 +71,46 @@ links: [[a, b]]
 	want := "a does not serve: tapir: the iSCSI function of a is that of an initiator"
 	if err != nil || r.Verdict != result.Failed || !strings.Contains(r.Error, want) {
 		t.Errorf("%v %v %q, want %s", err, r.Verdict, r.Error, want)
+	}
+}
+
+// TestCapsulesInCaptures: over either transport, captures say what commands and responses Sends are.
+func TestCapsulesInCaptures(t *testing.T) {
+	for _, personality := range []string{"iwarp", "roce"} {
+		text := strings.ReplaceAll(`
+clock: virtual
+nodes:
+  a: {kind: target, ip: 10.0.0.1/24, protocol: nvme, personality: PP, luns: mem:1M}
+  c: {kind: target, ip: 10.0.0.3/24, protocol: iser, personality: PP, luns: mem:1M}
+  b: {kind: nic, ip: 10.0.0.2/24, personality: PP}
+  s: {kind: switch}
+links: [[a, s], [b, s], [c, s]]
+steps:
+  - {run: tapir nvme initiator write b nvme://10.0.0.1/nqn.2026-11.tapir:a/1 --length 8K --size 4K --depth 1, on: b}
+  - {run: tapir iscsi initiator read b iser://10.0.0.3/iqn.2026-11.tapir:c/0 --length 64K, on: b}
+`, "PP", personality)
+		lab, err := topo.Parse("lab.yaml", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := t.TempDir()
+		r, err := virtual.Run(t.Context(), lab, virtual.Options{Options: steps.Options{Out: out}})
+		if err != nil || r.Verdict != result.Passed {
+			t.Fatal(err, r.Verdict, r.Error)
+		}
+		capture, err := os.ReadFile(filepath.Join(out, "lab.pcapng"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"NVMe Connect CID 0 queue 1 of ", "NVMe Write CID 0 namespace 1, 8 blocks at 8, 4096 octets",
+			"NVMe completion CID 0 SQHD 3 success", "iSER Login Request ITT 0x0 stage 0 to 1",
+			"iSER SCSI Command ITT 0x3 LUN 0 CmdSN 3 CDB 0x88 reads 65536 read STag 0x", "iSER SCSI Response ITT 0x3 status 0x0",
+		} {
+			// Sender and receiver say it.
+			if n := bytes.Count(capture, []byte(want)); n < 2 {
+				t.Errorf("%s: %d times %q", personality, n, want)
+			}
+		}
 	}
 }

@@ -192,6 +192,15 @@ func TestLive(t *testing.T) {
 	b.press("Enter")
 	b.text("2 of 2 shown")
 	b.screenshot(shot("clocks"))
+	if span := b.eval(`import("/clocks.js").then(async (m) => {
+		const u = m.plot(document.querySelector(".clocks .chart"), [1e9], [{ id: "a", label: "a", values: [1] }], () => true);
+		await new Promise(requestAnimationFrame);
+		const { min, max } = u.scales.x;
+		u.destroy();
+		return max - min;
+	})`); span != "10" {
+		t.Errorf("one sample is drawn on an axis of %s s", span)
+	}
 
 	// The ladder of what passes meanwhile.
 	b.eval(`location.hash = "#exchange/nic0"`)
@@ -332,6 +341,7 @@ func TestRecord(t *testing.T) {
 	b.text("Ethernet ") // decoded without a server
 	b.press("d")
 	b.screenshot(shot("report-dark"))
+	b.press("d") // which the tab remembers
 	if all := b.complaints(); all != "" {
 		t.Error(all)
 	}

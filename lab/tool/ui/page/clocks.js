@@ -87,12 +87,15 @@ export class Legend {
 	}
 }
 
+// lately is the span of an axis of time: at least ten seconds. uPlot makes years of one sample.
+function lately(at, from, to) { return at.length === 1 ? [at[0] - 10, at[0]] : [Math.min(from, to - 10), to]; }
+
 // plot draws curves, [{id, label, dash, values}], into an element, which it makes when that is wide.
 export function plot(into, at, lines, shown, options = {}) {
 	return new uPlot({
 		width: Math.max(300, into.clientWidth), height: options.height || 220, legend: { show: false }, cursor: { y: false },
 		scales: {
-			x: { time: !options.seconds, distr: options.log ? 3 : 1, ...(options.seconds ? {} : { range: (_, from, to) => [Math.min(from, to - 10), to] }) },
+			x: { time: !options.seconds, distr: options.log ? 3 : 1, ...(options.seconds ? {} : { range: (u, from, to) => lately(u.data[0], from, to) }) },
 			y: { distr: options.log ? 3 : 1 },
 		},
 		series: [{}, ...lines.map((l) => ({ label: l.label, stroke: l.color, width: 1.5, dash: l.dash, show: shown(l.id), spanGaps: !!options.seconds }))],

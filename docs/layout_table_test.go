@@ -102,7 +102,9 @@ var layout = []line{
 	{"nic/uapi/dcbnl", []string{"wire", "nic/dcb", "nic/dcbx", "nic/uapi/netlink"}},
 	{"nic/uapi/sriov", []string{"wire", "nic/uapi/netlink", "nic/uapi/trap"}},
 	{"nic/uapi/doorbell", []string{"nic/uapi/ipc"}},
-	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/errno")},
+	{"nic/uapi/uverbs", and(device, "nic/ring", "nic/uapi/abi", "nic/uapi/doorbell", "nic/uapi/errno", "nic/uapi/eventpipe")},
+	{"nic/uapi/eventpipe", nil},
+	{"nic/uapi/procmaps", nil},
 	{"nic/uapi/ucma", and(device, "nic/toe", "nic/uapi/abi", "nic/uapi/errno")},
 
 	{"lab/conf/...", and(protocols, "nic", "nic/tap", "lab/conf")},

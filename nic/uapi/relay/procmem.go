@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"tapir/nic/uapi/procmaps"
 )
 
 // memFile is the memory that a process had when its supervisor opened it, with
@@ -19,11 +21,11 @@ import (
 // itself fails an access by /proc/PID/mem instead of waiting.
 type memFile struct {
 	mem, maps *os.File
-	devices   *filesystems
+	devices   *procmaps.Filesystems
 	bulk      *bulk // nil: not to be used
 
-	mu       sync.Mutex // of what follows
-	list     []extent   // what was mapped when it was asked last
+	mu       sync.Mutex        // of what follows
+	list     []procmaps.Extent // what was mapped when it was asked last
 	listed   time.Time
 	believed time.Duration
 }
@@ -66,7 +68,7 @@ func (f *memFile) check(addr, n uint64, write bool) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if now.Sub(f.listed) < f.believed && covered(f.list, addr, addr+n, write, f.devices) {
+	if now.Sub(f.listed) < f.believed && procmaps.Covered(f.list, addr, addr+n, write, f.devices) {
 		return nil
 	}
 	f.list, f.listed, f.believed = f.list[:0], now, queryFor
@@ -81,11 +83,12 @@ func (f *memFile) check(addr, n uint64, write bool) error {
 		case errno != 0:
 			return unix.EFAULT
 		}
-		f.list = append(f.list, extent{q.vmaStart, q.vmaEnd, q.vmaFlags&procmapReadable != 0,
-			q.vmaFlags&procmapWritable != 0, unix.Mkdev(q.devMajor, q.devMinor)})
+		f.list = append(f.list, procmaps.Extent{From: q.vmaStart, To: q.vmaEnd,
+			Readable: q.vmaFlags&procmapReadable != 0, Writable: q.vmaFlags&procmapWritable != 0,
+			Dev: unix.Mkdev(q.devMajor, q.devMinor)})
 		at = q.vmaEnd
 	}
-	if !covered(f.list, addr, addr+n, write, f.devices) {
+	if !procmaps.Covered(f.list, addr, addr+n, write, f.devices) {
 		return unix.EFAULT
 	}
 	return nil
@@ -108,11 +111,11 @@ func (f *memFile) forget() {
 
 // checkList is check by the list of mappings; f.mu is held.
 func (f *memFile) checkList(addr, n uint64, write bool) error {
-	f.list, f.listed, f.believed = mappings(f.maps), time.Now(), listFor
+	f.list, f.listed, f.believed = procmaps.Read(f.maps), time.Now(), listFor
 	switch {
 	case f.list == nil:
 		return errLeft
-	case !covered(f.list, addr, addr+n, write, f.devices):
+	case !procmaps.Covered(f.list, addr, addr+n, write, f.devices):
 		return unix.EFAULT
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/errno"
 	"tapir/nic/uapi/ipc"
+	"tapir/nic/uapi/procmaps"
 	"tapir/nic/uapi/trap"
 	"tapir/wire/frame"
 )
@@ -32,7 +33,7 @@ type session struct {
 	devices    map[string]Device
 	below      depth // the supervisor
 	supervisor int   // its process
-	mounts     *filesystems
+	mounts     *procmaps.Filesystems
 	equal      bool          // the supervisor has all rights that this process has
 	stalled    func(pid int) // a process was killed because it made the NIC wait
 
@@ -80,7 +81,7 @@ type file struct {
 
 func newSession(l *link, a Ask, devices map[string]Device, pid int, stalled func(pid int)) *session {
 	return &session{link: l, stalled: stalled, ask: a, devices: devices, below: depthOf(pid), supervisor: pid,
-		mounts: newFilesystems(pid), equal: hasOurRights(pid),
+		mounts: procmaps.NewFilesystems(pid), equal: hasOurRights(pid),
 		files: map[uint64]*file{},
 		byID:  map[trap.FileID]*file{},
 		calls: map[uint64]*caller{}, spaces: map[int]*space{}, questions: map[uint64]chan answer{}, ledger: -1}

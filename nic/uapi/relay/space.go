@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/procmaps"
 	"tapir/nic/verbs"
 )
 
@@ -21,7 +22,7 @@ type space struct {
 
 // newSpace is the memory of process pid; ended is called when that is gone. ask
 // asks the supervisor for a file of /proc/PID, and waits.
-func newSpace(pid int, devices *filesystems, b *bulk, ask func(k kind, pid int) (*os.File, error),
+func newSpace(pid int, devices *procmaps.Filesystems, b *bulk, ask func(k kind, pid int) (*os.File, error),
 	ended func()) (*space, error) {
 	pidfd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if err != nil {

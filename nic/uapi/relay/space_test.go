@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,67 +13,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/procmaps"
 	"tapir/nic/verbs"
 )
 
 const watchedOctets = 64 // at the end of what is written
-
-const someMaps = `00400000-00402000 r-xp 00000000 fe:00 1 /bin/x
-00402000-00404000 rw-p 00000000 fe:00 1 /bin/x
-00404000-00405000 r--p 00000000 00:00 0
-00406000-00408000 rw-p 00000000 00:00 0 [heap]
-7ffc00000000-7ffc00001000 ---p 00000000 00:00 0
-7ffc00001000-7ffc00003000 rw-s 00000000 00:00 0
-7ffd00000000-7ffd00001000 rw-p 00000000 00:31 7 /mnt/fuse/x
-7ffd00001000-7ffd00002000 rw-p 00000000 00:77 7 /of/no/mount
-7ffd00002000-7ffd00003000 rw-p 00000000 00:32 7 /tmp/x
-`
-
-const someMounts = `22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
-23 22 0:49 / /mnt/fuse rw,nosuid - fuse.sshfs host rw,user_id=0
-24 22 0:50 / /tmp rw,nosuid shared:3 - tmpfs tmpfs rw
-`
-
-// someFilesystems are those of someMounts; no process has them.
-func someFilesystems() *filesystems {
-	f := newFilesystems(-1)
-	f.read(strings.NewReader(someMounts))
-	return f
-}
-
-func TestCovered(t *testing.T) {
-	list, devices := mappings(strings.NewReader(someMaps)), someFilesystems()
-	for _, c := range []struct {
-		from, to    uint64
-		read, write bool
-	}{
-		{0x400000, 0x400001, true, false},
-		{0x402000, 0x404000, true, true},
-		{0x402fff, 0x404001, true, false},
-		{0x400000, 0x405000, true, false},
-		{0x404000, 0x406001, false, false}, // a hole
-		{0x405000, 0x405001, false, false},
-		{0x406000, 0x408000, true, true},
-		{0x3fffff, 0x400001, false, false},
-		{0x407000, 0x408001, false, false},
-		{0x7ffc00000fff, 0x7ffc00001001, false, false},
-		{0x7ffc00001000, 0x7ffc00003000, true, true},
-		{0x7ffc00002000, 0x7ffc00004000, false, false},
-		{0x7ffd00000000, 0x7ffd00000001, false, false}, // another process serves it
-		{0x7ffd00001000, 0x7ffd00001001, false, false}, // nobody knows who serves it
-		{0x7ffd00002000, 0x7ffd00003000, true, true},
-	} {
-		for _, write := range []bool{false, true} {
-			want := c.read
-			if write {
-				want = c.write
-			}
-			if got := covered(list, c.from, c.to, write, devices); got != want {
-				t.Errorf("[%#x, %#x) write %v: %v", c.from, c.to, write, got)
-			}
-		}
-	}
-}
 
 // What is written is all there, whatever its length, and the end of it is not
 // there if the rest could not be written.
@@ -85,7 +28,7 @@ func TestMove(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Munmap(mem)
-	own := &memFile{devices: newFilesystems(os.Getpid())}
+	own := &memFile{devices: procmaps.NewFilesystems(os.Getpid())}
 	for name, f := range map[string]**os.File{"/proc/self/mem": &own.mem, "/proc/self/maps": &own.maps} {
 		if *f, err = os.OpenFile(name, map[string]int{"/proc/self/mem": os.O_RDWR}[name], 0); err != nil {
 			t.Fatal(err)
@@ -178,7 +121,7 @@ func TestWriteScattered(t *testing.T) {
 			p = append(p, piece...)
 			copy(want[at.Off:], piece)
 		}
-		f := &memFile{mem: file, maps: list, devices: newFilesystems(os.Getpid()), bulk: newBulk(os.Getpid())}
+		f := &memFile{mem: file, maps: list, devices: procmaps.NewFilesystems(os.Getpid()), bulk: newBulk(os.Getpid())}
 		addr := uint64(uintptr(unsafe.Pointer(&mem[0])))
 		r := &region{space: &space{memFile: f}, addr: addr, n: uint64(len(mem))}
 		if done := f.bulk.scatter(addr, p, places); done != c.together {
@@ -189,7 +132,7 @@ func TestWriteScattered(t *testing.T) {
 		}
 	}
 	must(t, unix.Mprotect(mem[page:2*page], unix.PROT_READ))
-	r := &region{space: &space{memFile: &memFile{mem: file, maps: list, devices: newFilesystems(os.Getpid()),
+	r := &region{space: &space{memFile: &memFile{mem: file, maps: list, devices: procmaps.NewFilesystems(os.Getpid()),
 		bulk: newBulk(os.Getpid())}}, addr: uint64(uintptr(unsafe.Pointer(&mem[0]))), n: uint64(len(mem))}
 	if err := r.WriteScattered([]byte("ab"), []verbs.Place{{Off: 0, N: 1}, {Off: page, N: 1}}); err != unix.EFAULT {
 		t.Errorf("to a read-only page: %v", err)
@@ -249,7 +192,7 @@ func TestRights(t *testing.T) {
 
 func BenchmarkMove(b *testing.B) {
 	mem := make([]byte, 64<<10)
-	own := &memFile{devices: newFilesystems(os.Getpid())}
+	own := &memFile{devices: procmaps.NewFilesystems(os.Getpid())}
 	own.mem, _ = os.OpenFile("/proc/self/mem", os.O_RDWR, 0)
 	own.maps, _ = os.Open("/proc/self/maps")
 	addr := uint64(uintptr(unsafe.Pointer(&mem[0])))

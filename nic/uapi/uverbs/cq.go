@@ -6,6 +6,7 @@ import (
 	"tapir/nic/al"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/eventpipe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -16,7 +17,7 @@ type cq struct {
 	v       *verbs.CQ
 	ring    *ring.CompletionQueue
 	channel *channel
-	comp    source // completion events
+	comp    eventpipe.Source // completion events
 }
 
 // Completion implements al.CompletionHandler.
@@ -24,9 +25,9 @@ func (q *cq) Completion(*verbs.CQ, frame.Time) {
 	if q.channel == nil {
 		return
 	}
-	n := note{of: &q.comp}
-	native.PutUint64(n.data[:], q.user)
-	if q.channel.pipe.add(n) {
+	n := eventpipe.Note{Of: &q.comp}
+	native.PutUint64(n.Data[:], q.user)
+	if q.channel.pipe.Add(n) {
 		q.f.server.toTell(q.channel.pipe)
 	}
 }
@@ -36,16 +37,16 @@ func (q *cq) destroy() error {
 		return err
 	}
 	if q.channel != nil {
-		q.channel.pipe.forget(&q.comp)
+		q.channel.pipe.Forget(&q.comp)
 		q.channel.cqs--
 	}
-	q.to.forget(&q.async)
+	q.to.Forget(&q.async)
 	q.ring.Free()
 	return nil
 }
 
 // eventsRead is what DESTROY_CQ answers: completion and asynchronous events read.
-func (q *cq) eventsRead() []uint32 { return []uint32{q.comp.read, q.async.read} }
+func (q *cq) eventsRead() []uint32 { return []uint32{q.comp.Read, q.async.Read} }
 
 // newCQ is what both forms of CREATE_CQ ask for.
 type newCQ struct {

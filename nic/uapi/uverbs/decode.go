@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/eventpipe"
 )
 
 var native = binary.NativeEndian
@@ -74,8 +75,8 @@ type request struct {
 	outLen   int    // its room, in octets
 	uhwLen   int    // the provider's room behind it
 	extended bool
-	io       *ioctl     // nil: it came by write(2)
-	events   *eventPipe // of the object that is made; nil: the file's first
+	io       *ioctl          // nil: it came by write(2)
+	events   *eventpipe.Pipe // of the object that is made; nil: the file's first
 }
 
 // decode reads the header of b, as ib_uverbs_write does.

@@ -21,7 +21,7 @@ func getContext(r *request) error {
 		return err
 	}
 	if err := r.answer(words(uint32(ch.number), uint32(ctx.Query().CNQs)), nil); err != nil {
-		ch.pipe.close()
+		ch.pipe.Close()
 		_ = ctx.Close()
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"tapir/nic/uapi/eventpipe"
 	"tapir/nic/verbs"
 )
 
@@ -107,7 +108,7 @@ func TestAbandonedChannels(t *testing.T) {
 			t.Fatalf("%d channels, one has a CQ and one is open", len(f.channels))
 		}
 	}
-	if f.channels[0].pipe.w >= 0 {
+	if f.channels[0].pipe.FD() >= 0 {
 		t.Error("a channel that nobody reads has a descriptor")
 	}
 	w.prog.CloseFiles()
@@ -128,23 +129,23 @@ func TestToldTogether(t *testing.T) {
 	var tell func()
 	s := &Server{}
 	s.TellBy(func(fn func()) { tell = fn })
-	var source source
-	pipes := make([]*eventPipe, 2)
+	var source eventpipe.Source
+	pipes := make([]*eventpipe.Pipe, 2)
 	ends := make([]int, 2)
 	for i := range pipes {
-		p, end, err := newEventPipe(compEventLen)
+		p, end, err := eventpipe.New(compEventLen)
 		ok(t, err)
 		ok(t, unix.SetNonblock(end, true))
 		_, err = unix.FcntlInt(uintptr(end), unix.F_SETPIPE_SZ, 4096)
 		ok(t, err)
 		defer unix.Close(end)
-		defer p.close()
+		defer p.Close()
 		pipes[i], ends[i] = p, end
 	}
 	event := func(i int, user uint64) {
-		n := note{of: &source}
-		native.PutUint64(n.data[:], user)
-		if !pipes[i].add(n) {
+		n := eventpipe.Note{Of: &source}
+		native.PutUint64(n.Data[:], user)
+		if !pipes[i].Add(n) {
 			t.Fatal("the pipe is closed")
 		}
 		s.toTell(pipes[i])
@@ -178,7 +179,7 @@ func TestToldTogether(t *testing.T) {
 	if got := read(0); len(got) != room || got[room-1] != room-1 {
 		t.Errorf("%d events in a pipe for %d", len(got), room)
 	}
-	pipes[0].flush()
+	pipes[0].Flush()
 	if got := read(0); !slices.Equal(got, []uint64{room, room + 1}) {
 		t.Errorf("the rest is %v", got)
 	}

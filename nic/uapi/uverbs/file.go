@@ -9,6 +9,7 @@ import (
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
 	"tapir/nic/uapi/doorbell"
+	"tapir/nic/uapi/eventpipe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -124,7 +125,7 @@ func (f *File) pipes() iter.Seq[*channel] {
 // retry sends events that found a pipe full.
 func (f *File) retry() {
 	for ch := range f.pipes() {
-		ch.pipe.flush()
+		ch.pipe.Flush()
 	}
 }
 
@@ -168,7 +169,7 @@ func (f *File) Close() {
 	f.closed = true
 	f.reclaim(f.server.ca.Now())
 	for ch := range f.pipes() {
-		ch.pipe.close()
+		ch.pipe.Close()
 	}
 	f.channels, f.asyncs = nil, nil
 	f.arena.Close()
@@ -214,9 +215,9 @@ const (
 	asyncEventLen = 16 // user handle or port, u32 type, u32 0
 )
 
-func pushAsync(to *eventPipe, of *source, element uint64, t al.EventType) {
-	n := note{of: of}
-	native.PutUint64(n.data[:], element)
-	native.PutUint32(n.data[8:], uint32(t))
-	to.push(n)
+func pushAsync(to *eventpipe.Pipe, of *eventpipe.Source, element uint64, t al.EventType) {
+	n := eventpipe.Note{Of: of}
+	native.PutUint64(n.Data[:], element)
+	native.PutUint32(n.Data[8:], uint32(t))
+	to.Push(n)
 }

@@ -35,7 +35,7 @@ func (q *qp) destroy() error {
 		return err
 	}
 	delete(q.f.server.qps, q.v.QPN())
-	q.to.forget(&q.async)
+	q.to.Forget(&q.async)
 	q.freeRings()
 	return nil
 }

@@ -3,12 +3,12 @@ package uverbs
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"tapir/nic/al"
 	"tapir/nic/msglog"
 	"tapir/nic/ring"
 	"tapir/nic/uapi/abi"
+	"tapir/nic/uapi/eventpipe"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
@@ -20,8 +20,8 @@ type Server struct {
 	client  *al.Device     // nil: the device is not there, or leaves
 	qps     map[uint32]*qp // by number
 	hook    func(TracePoint)
-	later   func(func()) // nil: at once
-	untold  []*eventPipe // that have completion events to write, in the order of these
+	later   func(func())      // nil: at once
+	untold  []*eventpipe.Pipe // that have completion events to write, in the order of these
 	telling func()
 }
 
@@ -39,10 +39,10 @@ func New(ca *al.CA) *Server {
 func (s *Server) TellBy(later func(func())) { s.later, s.telling = later, s.tell }
 
 // toTell has the events of a pipe be written.
-func (s *Server) toTell(p *eventPipe) {
+func (s *Server) toTell(p *eventpipe.Pipe) {
 	switch {
 	case s.later == nil:
-		p.flush()
+		p.Flush()
 		return
 	case len(s.untold) == 0:
 		s.later(s.telling)
@@ -56,7 +56,7 @@ func (s *Server) toTell(p *eventPipe) {
 // that with the oldest event, and finds the others' when it is woken.
 func (s *Server) tell() {
 	for i := len(s.untold) - 1; i >= 0; i-- {
-		s.untold[i].flush()
+		s.untold[i].Flush()
 		s.untold[i] = nil
 	}
 	s.untold = s.untold[:0]
@@ -178,5 +178,3 @@ func (r *request) traceErr(step Step, err error) {
 		})
 	}
 }
-
-func procFD(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

@@ -19,7 +19,7 @@ func (s *srq) destroy() error {
 	if err := s.v.Destroy(); err != nil {
 		return err
 	}
-	s.to.forget(&s.async)
+	s.to.Forget(&s.async)
 	s.ring.Free()
 	return nil
 }

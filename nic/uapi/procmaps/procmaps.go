@@ -1,4 +1,6 @@
-package relay
+// Package procmaps tells which pages of a process's Read the kernel has by itself:
+// those of a file that another process or machine serves come when that pleases.
+package procmaps
 
 import (
 	"bufio"
@@ -22,17 +24,17 @@ var localTypes = []string{
 	"xfs", "zfs",
 }
 
-// filesystems are the devices, as proc_pid_maps(5) has them, of the file systems
+// Filesystems are the devices, as proc_pid_maps(5) has them, of the file systems
 // that a supervisor sees.
-type filesystems struct {
+type Filesystems struct {
 	mu    sync.Mutex
 	known map[uint64]bool // whether a device is local
 	pid   int             // the supervisor
 }
 
-// newFilesystems returns what the process pid sees.
-func newFilesystems(pid int) *filesystems {
-	f := &filesystems{pid: pid, known: map[uint64]bool{0: true}} // 0: no file
+// NewFilesystems returns what the process pid sees.
+func NewFilesystems(pid int) *Filesystems {
+	f := &Filesystems{pid: pid, known: map[uint64]bool{0: true}} // 0: no file
 	const hugeFlags = unix.MFD_CLOEXEC | unix.MFD_HUGETLB
 	// Shared memory without a name lies in mounts that no list shows.
 	for _, flags := range []int{unix.MFD_CLOEXEC, hugeFlags, hugeFlags | unix.MFD_HUGE_2MB,
@@ -50,9 +52,9 @@ func newFilesystems(pid int) *filesystems {
 	return f
 }
 
-// local tells whether the pages of a file on a device come without waiting for
+// Local tells whether the pages of a file on a device come without waiting for
 // another process or machine.
-func (f *filesystems) local(dev uint64) bool {
+func (f *Filesystems) Local(dev uint64) bool {
 	if dev == 0 {
 		return true
 	}
@@ -72,7 +74,7 @@ func (f *filesystems) local(dev uint64) bool {
 }
 
 // read takes in a list as of proc_pid_mountinfo(5).
-func (f *filesystems) read(list io.Reader) {
+func (f *Filesystems) read(list io.Reader) {
 	for lines := bufio.NewScanner(list); lines.Scan(); {
 		mount, kind, _ := strings.Cut(lines.Text(), " - ")
 		var major, minor uint32
@@ -88,42 +90,42 @@ func (f *filesystems) read(list io.Reader) {
 	}
 }
 
-// extent is a mapping of a process.
-type extent struct {
-	from, to    uint64
-	read, write bool
-	dev         uint64
+// Extent is a mapping of a process.
+type Extent struct {
+	From, To           uint64 // addresses, without To
+	Readable, Writable bool
+	Dev                uint64 // of the file; 0: none
 }
 
-// mappings reads a list as of proc_pid_maps(5) from its beginning.
-func mappings(list io.ReaderAt) (all []extent) {
+// Read reads a list as of proc_pid_maps(5) from its beginning.
+func Read(list io.ReaderAt) (all []Extent) {
 	for lines := bufio.NewScanner(io.NewSectionReader(list, 0, 1<<62)); lines.Scan(); {
-		var e extent
+		var e Extent
 		var rights string
 		var off uint64
 		var major, minor uint32
-		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %x:%x", &e.from, &e.to, &rights, &off, &major, &minor)
+		n, _ := fmt.Sscanf(lines.Text(), "%x-%x %s %x %x:%x", &e.From, &e.To, &rights, &off, &major, &minor)
 		if n != 6 {
 			return nil // not what the kernel writes
 		}
-		e.read, e.write = strings.HasPrefix(rights, "r"), strings.HasPrefix(rights[1:], "w")
-		e.dev = unix.Mkdev(major, minor)
+		e.Readable, e.Writable = strings.HasPrefix(rights, "r"), strings.HasPrefix(rights[1:], "w")
+		e.Dev = unix.Mkdev(major, minor)
 		all = append(all, e)
 	}
 	return all
 }
 
-// covered tells whether [from, to) is mapped readable, and writable if write
+// Covered tells whether [from, to) is mapped readable, and writable if write
 // is set, with pages of local devices.
-func covered(list []extent, from, to uint64, write bool, devices *filesystems) bool {
+func Covered(list []Extent, from, to uint64, write bool, devices *Filesystems) bool {
 	for _, e := range list {
 		switch {
-		case e.to <= from:
+		case e.To <= from:
 			continue
-		case e.from > from || !e.read || write && !e.write || !devices.local(e.dev):
+		case e.From > from || !e.Readable || write && !e.Writable || !devices.Local(e.Dev):
 			return false
 		}
-		if from = e.to; from >= to {
+		if from = e.To; from >= to {
 			return true
 		}
 	}

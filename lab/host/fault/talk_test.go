@@ -26,6 +26,7 @@ type talk struct {
 	seq    [2]tcp.Seq // of the next octet from either side
 	base   [2]tcp.Seq // where full operation begins
 	msn    [2]uint32
+	seen   func(from Side, b []byte) // each frame that is judged; nil: nobody looks
 }
 
 func newTalk(t *testing.T, e *Engine, port uint16) *talk {
@@ -73,6 +74,9 @@ func (k *talk) frame(from Side, seq tcp.Seq, flags tcp.Flags, payload []byte) []
 
 func (k *talk) judge(from Side, b []byte) *Verdict {
 	k.now++
+	if k.seen != nil {
+		k.seen(from, b)
+	}
 	return k.e.Judge(from, b, k.now)
 }
 

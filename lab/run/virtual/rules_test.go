@@ -153,3 +153,15 @@ func TestRoCESeeds(t *testing.T) {
 	}
 	t.Logf("%d seeds: lost %d, repeated %d, corrupted %d, reordered %d", seeds, sum.Lost, sum.Duplicated, sum.Corrupted, sum.Reordered)
 }
+
+// TestStorageStrikes: rules strike FCoE, FIP, iSCSI and NVMe by name, as by the real clock, and each protocol repairs it.
+func TestStorageStrikes(t *testing.T) {
+	lab, err := topo.Load("../../examples/storage-strikes/lab.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.SetClock(topo.Virtual); err != nil {
+		t.Fatal(err)
+	}
+	run(t, lab, virtual.Options{})
+}

@@ -296,6 +296,49 @@ func TestRoCERules(t *testing.T) {
 	only(t, "a message under way", judge(k.list[:len(k.list)-1]))
 }
 
+// A capture may lack the request by which a Read is asked again from its middle. The responder is not
+// accused then, and the flow is not judged as a whole. What suits no such request is a violation.
+func TestRoCERepeatedReadIsMissing(t *testing.T) {
+	t.Parallel()
+	begin := func() *roceTalk {
+		k := connected()
+		k.read(psn0, 0x1000, 600)
+		k.resp(ib.OpReadResponseFirst, ib.SyndromeACK, psn0, 1, 256)
+		return k
+	}
+	for name, talk := range map[string]func(k *roceTalk){
+		"two packets again": func(k *roceTalk) {
+			k.resp(ib.OpReadResponseFirst, ib.SyndromeACK, 0xffffff, 1, 256)
+			k.resp(ib.OpReadResponseLast, ib.SyndromeACK, 0, 1, 88)
+		},
+		"one packet again": func(k *roceTalk) {
+			k.resp(ib.OpReadResponseMiddle, 0, 0xffffff, 0, 256)
+			k.resp(ib.OpReadResponseOnly, ib.SyndromeACK, 0, 1, 88)
+		},
+	} {
+		k := begin()
+		talk(k)
+		r := judge(k.list)
+		only(t, name, r)
+		const why = "a repeated Read request is missing from the capture"
+		if !slices.ContainsFunc(r.Flows, func(f *Flow) bool { return f.State != Replayed && strings.HasPrefix(f.Why, why) }) {
+			t.Errorf("%s: no flow says that %s", name, why)
+		}
+	}
+	for name, talk := range map[string]func(k *roceTalk){
+		"one packet that is too short": func(k *roceTalk) {
+			k.resp(ib.OpReadResponseOnly, ib.SyndromeACK, 0, 1, 80)
+		},
+		"a first packet in the place of the last": func(k *roceTalk) {
+			k.resp(ib.OpReadResponseFirst, ib.SyndromeACK, 0, 1, 256)
+		},
+	} {
+		k := begin()
+		talk(k)
+		only(t, name, judge(k.list), roceResponse)
+	}
+}
+
 // What is right, and what the capture does not show, breaks nothing.
 func TestRoCEGoodTalks(t *testing.T) {
 	t.Parallel()

@@ -202,7 +202,7 @@ func (x *roceDir) answered(i *Inspector, d *roceDir, r *rocePacket) {
 	}
 	h, _ := r.Opcode.Headers()
 	if isRead(rec.Opcode) {
-		fits, known := false, true
+		fits, known, resumes := false, true, false
 		for _, q := range x.reads {
 			if q.n == 0 {
 				known = known && psnSub(r.PSN, q.PSN) < 0
@@ -211,8 +211,12 @@ func (x *roceDir) answered(i *Inspector, d *roceDir, r *rocePacket) {
 				}
 			}
 			fits = fits || x.suits(q, r)
+			resumes = resumes || x.resumes(q, r)
 		}
-		if !fits && known {
+		switch {
+		case !fits && resumes:
+			x.gap(r.in.Number, "a repeated Read request is missing from the capture")
+		case !fits && known:
 			i.violate(roceResponse, r.in.Number, d.flow, "%s with %d octets for PSN %d of a Read of %d from %d on",
 				r.Opcode, r.size, r.PSN, rec.RETH.Len, rec.PSN)
 			return
@@ -226,6 +230,18 @@ func (x *roceDir) answered(i *Inspector, d *roceDir, r *rocePacket) {
 	} else if psnSub(psnAdd(r.PSN, 1), x.una) > 0 {
 		x.una, x.tries = psnAdd(r.PSN, 1), 0
 	}
+}
+
+// resumes tells whether a packet begins the responses to a repeated request for the rest of the Read q.
+// The capture may lack that request: nothing else tells of it.
+func (x *roceDir) resumes(q *roceRec, r *rocePacket) bool {
+	k := psnSub(r.PSN, q.PSN)
+	if k <= 0 || k >= int32(q.n) {
+		return false
+	}
+	rest := *q
+	rest.PSN, rest.n, rest.RETH.Len = r.PSN, q.n-uint32(k), q.RETH.Len-uint32(k)*x.mtu
+	return x.suits(&rest, r)
 }
 
 // suits tells whether a packet of a response is one to the Read q.

@@ -372,7 +372,7 @@ func TestObserve(t *testing.T) {
 	}
 	got, _ := dry.Plan()
 	want := []string{
-		"~ port h1: P_Keys 0xffff 0x8002 -> 0xffff 0x8002 0x8003",
+		"~ port h1: P_Keys 0xffff 0x8002 0x7fff -> 0xffff 0x8002 0x8003 0x7fff",
 		"~ port h1: vport 1 in vESW 2 blue: MTU 9000 -> 4000",
 		"+ port h1: vport 2 in vESW 258 red: vESW 0 -> 258, fabric 0x0 -> 0x301, P_Key 0x0000 -> 0x8003, MAC 00:00:00:00:00:00 -> 06:2c:10:01:00:00, " +
 			"SLID 0x000000 -> 0x000001, multicast DLID 0x000000 -> 0xf00102, port number 0x0 -> 0x102, state drop all -> forwarding",

@@ -109,12 +109,13 @@ func (m *Manager) pkeyTable(p *port) []uint16 {
 	return table
 }
 
-// wantPKeys are the P_Keys that p is to have: management, full for the port of
-// the manager, then the partitions of its vESWs.
+// wantPKeys are the P_Keys that p is to have: management, then the partitions of its vESWs.
+// The port of the manager is a full member of management, and a limited one as well, as
+// that of a fabric manager of Omni-Path is: by 0x7fff its tools know a port.
 func (m *Manager) wantPKeys(p *port) []uint16 {
 	keys := []uint16{opa.PKeyManagement}
 	if p.guid == m.opt.GUID {
-		keys[0] |= opa.PKeyFull
+		keys = []uint16{opa.PKeyManagement | opa.PKeyFull, opa.PKeyManagement}
 	}
 	for _, v := range p.members { // none is a duplicate
 		key := v.pkey()

@@ -133,6 +133,13 @@ func TestFabricTools(t *testing.T) {
 		{"h1", "opasaquery -o vfinfo", []string{"Name: blue", "PKey: 0x12"}},
 		{"h1", "opafabricinfo", []string{"Master SM: em1", "Number of HFIs: 3"}},
 		{"h1", "opagetvf -i 0", []string{"blue:0:0x12:"}},
+		{"em1", "opainfo", []string{"PortGID:0xfe80000000000000:00117501010000ff", "PortState:     Active"}},
+		{"em1", "opainfo -o stats", []string{"Xmit Pkts"}},
+		{"em1", "opasmaquery -o portinfo", []string{"SMLID:            0x00000001"}},
+		{"em1", "opapmaquery -o getportstatus", []string{"VL Select Mask      0x00000000"}},
+		{"em1", "opasaquery -o lid -d h2", []string{"0x00000020"}},
+		{"em1", "opafabricinfo", []string{"Master SM: em1", "Number of HFIs: 3"}},
+		{"em1", "ibv_devinfo", []string{"hfi1_0", "PORT_ACTIVE", "port_lid:\t\t1"}},
 		{"h1", "sminfo", []string{"sm guid 0x117501010000ff", "SMINFO_MASTER"}},
 	} {
 		for _, via := range []trap.Via{trap.Seccomp, trap.Preload}[:1+len(c.argv)%2] {

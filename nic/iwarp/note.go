@@ -6,6 +6,7 @@ import (
 
 	"tapir/ddp"
 	"tapir/mpa"
+	"tapir/nic/verbs"
 	"tapir/rdmap"
 )
 
@@ -49,7 +50,7 @@ func (in *inbound) noteReceived(b []byte, readWR uint64) {
 // noteBegun says in the capture what Send of the peer begins with a segment.
 func (in *inbound) noteBegun(h *ddp.Header, payload []byte) {
 	if rdmap.ParseControl(h.ULP).Opcode.IsSend() && h.MO == 0 && in.c.qp != nil {
-		in.c.qp.Note(in.c.e.notes, payload, false)
+		verbs.NoteMessage(in.c.qp, in.c.e.notes, payload, false)
 	}
 }
 
@@ -99,9 +100,9 @@ func (o *outbound) noteRendered(r *record, k, count int) {
 		return
 	}
 	if src, whole := o.payloadOf(r, 0, 1); whole {
-		o.c.qp.Note(o.c.e.notes, src, true)
+		verbs.NoteMessage(o.c.qp, o.c.e.notes, src, true)
 	} else if w := o.c.qp.SendWQE(r.seq); w != nil {
-		o.c.qp.NoteSend(o.c.e.notes, w)
+		verbs.NoteSend(o.c.qp, o.c.e.notes, w)
 	}
 }
 

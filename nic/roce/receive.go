@@ -181,7 +181,9 @@ func (e *Engine) connected(q *qp, p *packet, now frame.Time) frame.DropReason {
 	}
 	if e.env.Notes.On {
 		q.noteOther(&p.Packet)
-		q.noteBegun(&p.Packet)
+		if p.Opcode.BeginsSend() {
+			verbs.NoteMessage(q.v, e.env.Notes, p.Payload, false)
+		}
 	}
 	var r frame.DropReason
 	switch op := p.Opcode.Operation(); {

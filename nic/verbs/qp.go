@@ -102,22 +102,22 @@ type QP struct {
 	cid      int
 }
 
-// Note notes what a Send is that begins with message (borrowed), if the owner says so. Callers check
-// that notes are on first.
-func (q *QP) Note(n *frame.Notes, message []byte, sent bool) {
+// NoteMessage notes what a Send of q is that begins with message (borrowed), if q's owner says so. Callers
+// check that notes are on first.
+func NoteMessage(q *QP, n *frame.Notes, message []byte, sent bool) {
 	if describe := q.cfg.Describe; describe != nil {
 		n.Append(func(b []byte) []byte { return describe(b, message, sent) })
 	}
 }
 
-// NoteSend is Note of a Send of this side.
-func (q *QP) NoteSend(n *frame.Notes, w *SendWQE) {
+// NoteSend is NoteMessage of a Send of this side.
+func NoteSend(q *QP, n *frame.Notes, w *SendWQE) {
 	if q.cfg.Describe == nil || w.Opcode > OpSendImm {
 		return
 	}
 	head := make([]byte, min(w.Length, noteLen))
 	if w.Fetch(head, 0) == nil {
-		q.Note(n, head, true)
+		NoteMessage(q, n, head, true)
 	}
 }
 

@@ -51,6 +51,15 @@ const (
 	headersOfDatagram    Headers = HasDETH
 )
 
+// BeginsSend tells whether a packet is the first or the only one of a Send.
+func (o Opcode) BeginsSend() bool {
+	switch o.Op() {
+	case OpSendFirst, OpSendOnly, OpSendOnlyImm, OpSendOnlyInvalidate:
+		return true
+	}
+	return false
+}
+
 // Headers is the set of extension headers behind a BTH, in the order in which
 // they stand in the packet.
 type Headers uint8

@@ -3,6 +3,7 @@ package ib
 import (
 	"encoding/binary"
 	"errors"
+	"strconv"
 )
 
 // Lengths in octets of the transport headers (section 9.2 and 9.3).
@@ -276,4 +277,16 @@ func (p *Packet) parseHeaders(b []byte, h Headers) {
 	if h&HasIETH != 0 {
 		p.Invalidate = be.Uint32(b)
 	}
+}
+
+// Describe appends a line such as "QP 17 PSN 5 RC SEND Only MSN 3"; the packet is one of queue pair qpn.
+func (p *Packet) Describe(b []byte, qpn uint32) []byte {
+	b = strconv.AppendUint(append(b, "QP "...), uint64(qpn), 10)
+	b = strconv.AppendUint(append(b, " PSN "...), uint64(p.PSN), 10)
+	b = append(append(b, ' '), p.Opcode.String()...)
+	if h, _ := p.Opcode.Headers(); h&HasAETH != 0 {
+		b = append(append(b, ' '), p.AETH.Syndrome.String()...)
+		b = strconv.AppendUint(append(b, " MSN "...), uint64(p.AETH.MSN), 10)
+	}
+	return b
 }

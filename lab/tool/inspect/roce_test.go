@@ -339,6 +339,14 @@ func TestRoCERepeatedReadIsMissing(t *testing.T) {
 	}
 }
 
+// TestRoCEREQAtOneEnd: of the ends of a link, one capture has the REQ and the other the REP.
+func TestRoCEREQAtOneEnd(t *testing.T) {
+	t.Parallel()
+	k := connected()
+	k.list[1].Interface = 1
+	only(t, "REP at the other end", judge(k.list))
+}
+
 // What is right, and what the capture does not show, breaks nothing.
 func TestRoCEGoodTalks(t *testing.T) {
 	t.Parallel()

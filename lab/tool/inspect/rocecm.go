@@ -65,7 +65,8 @@ func (i *Inspector) roceMAD(r *rocePacket, f *Flow, side int) {
 	}
 	if c == nil {
 		for _, c := range i.roce.calls {
-			if c.tid == h.TID && c.client == r.dst && c.server == r.src {
+			elsewhere := c.req.LocalID == ids.RemoteID // the REQ was captured at another end of the link alone
+			if c.tid == h.TID && c.client == r.dst && c.server == r.src && !elsewhere {
 				i.violate(roceCommID, p.Number, f, "%s to communication id %#x", name, ids.RemoteID)
 				return
 			}

@@ -64,6 +64,7 @@ interop: build
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/release -interop)
 	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) .ci/again $(GO) test -count=1 -timeout 15m -run '$(applications)' ./lab/check/programs -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/wires -interop)
+	$(if $(CELLS),,GO='$(GO)' VERSION='$(VERSION)' .ci/again .ci/arm64)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/storage -interop)
 
 newer:
@@ -167,7 +168,8 @@ help:
 	@echo '                         and the wire scripts, compared with docs/evidence/scripts-state.md,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP,'
 	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF,'
-	@echo '                         and applications under tapir run, the long forms'
+	@echo '                         and applications under tapir run, the long forms,'
+	@echo '                         and demo and rping on an arm64 machine that QEMU emulates'
 	@echo 'make interop CELLS=smoke only the cells whose name has this, printed'
 	@echo 'make newer SUITE=trixie  RDMA programs of another Debian release against those here'
 	@echo 'make race                the race detector, wherever goroutines meet; PACKAGES=./nic/... there'

@@ -4,10 +4,12 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"tapir/nic/uapi/ipc"
+	"tapir/wire/frame"
 )
 
 // Pages that another process would have to bring are no pages for the NIC: the
@@ -42,6 +44,43 @@ func TestHeldUp(t *testing.T) {
 			}
 			n.start(t, ways[0], "move").want(t, "failed 0")
 		})
+	}
+}
+
+// deaf is a thread that answers only when it is told to.
+type deaf struct {
+	Thread
+	asked []func(frame.Time)
+}
+
+func (d *deaf) Do(fn func(frame.Time)) { d.asked = append(d.asked, fn) }
+
+// A thread is late when it has given no sign for two looks; a look after the machine stood
+// still does not count.
+func TestLooks(t *testing.T) {
+	now := time.Now()
+	d := &deaf{}
+	l := looks{last: now, signs: map[Thread]*sign{}}
+	for i, step := range []struct {
+		after   time.Duration
+		answers bool // before the look
+		late    bool
+	}{
+		{stallLook, false, false}, {stallLook, true, false}, // asked, asked again
+		{3 * stallLook, false, false}, {time.Hour, false, false}, // the machine stood still
+		{stallLook, false, false}, {stallLook, false, true}, {stallLook, false, true},
+		{stallLook, true, false}, {stallLook, false, false}, {stallLook, false, true},
+	} {
+		if step.answers {
+			for _, fn := range d.asked {
+				fn(0)
+			}
+			d.asked = nil
+		}
+		now = now.Add(step.after)
+		if late := l.late(now, []Thread{d}); late != step.late {
+			t.Errorf("look %d: late %v", i+1, late)
+		}
 	}
 }
 

@@ -41,32 +41,48 @@ type suspect struct {
 func (d *watchdog) watch(ended <-chan struct{}) {
 	ticks := time.NewTicker(stallLook)
 	defer ticks.Stop()
-	type sign struct {
-		given atomic.Bool
-		looks int
-	}
-	signs := map[Thread]*sign{}
+	l := looks{last: time.Now(), signs: map[Thread]*sign{}}
 	for {
 		select {
 		case <-ended:
 			return
 		case <-ticks.C:
 		}
-		late := false
-		for _, home := range d.homes() {
-			if s := signs[home]; s != nil && !s.given.Load() {
-				s.looks++
-				late = late || s.looks >= 2
-				continue
-			}
-			s := new(sign)
-			signs[home] = s
-			home.Do(func(frame.Time) { s.given.Store(true) })
-		}
-		if late {
+		if l.late(time.Now(), d.homes()) {
 			d.end()
 		}
 	}
+}
+
+// looks are what a watchdog has seen.
+type looks struct {
+	last  time.Time // the last look
+	signs map[Thread]*sign
+}
+
+// sign is the sign of life that a thread was asked for.
+type sign struct {
+	given atomic.Bool
+	looks int
+}
+
+// late tells whether a thread has given no sign of life for two looks, and asks those that have
+// for the next. A look that comes late itself tells nothing of the threads: the machine stood still.
+func (l *looks) late(now time.Time, homes []Thread) (late bool) {
+	inTime := now.Sub(l.last) < 2*stallLook
+	l.last = now
+	for _, home := range homes {
+		s := l.signs[home]
+		if s == nil || s.given.Load() {
+			s = new(sign)
+			l.signs[home] = s
+			home.Do(func(frame.Time) { s.given.Store(true) })
+		} else if inTime {
+			s.looks++
+			late = late || s.looks >= 2
+		}
+	}
+	return late
 }
 
 // end kills the suspects that a thread of this process waits for.

@@ -109,9 +109,16 @@ func TestFabtests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := lab(t)
 			for _, test := range fabtests(*interop) {
-				cmd := filepath.Join(dir, test) + " -b -p verbs;ofi_rxm -e rdm -s "
+				// Where a socket (-b) separates the sizes of a test of bandwidth, the first message of a size
+				// meets a buffer that is left of the size before.
+				socket := !strings.HasPrefix(test, "fi_rdm_bw") && !strings.HasPrefix(test, "fi_rdm_tagged_bw")
+				cmd := filepath.Join(dir, test) + " -p verbs;ofi_rxm -e rdm -s "
+				if socket {
+					cmd = filepath.Join(dir, test) + " -b -p verbs;ofi_rxm -e rdm -s "
+				}
 				// It crashes as fi_pingpong does when a connection closes.
-				c := Cell{Name: test, Server: cmd + IPv4, Client: cmd + "10.9.0.2 " + IPv4, Socket: true, Restarts: true, Known: []string{"exit status 139"}}
+				c := Cell{Name: test, Server: cmd + IPv4, Client: cmd + "10.9.0.2 " + IPv4, Socket: socket, Restarts: true,
+					Known: []string{"exit status 139"}}
 				t.Run(test, func(t *testing.T) { runCell(t, l, c, Auto) })
 			}
 		})

@@ -95,9 +95,9 @@ func fabtests(long bool) (list []string) {
 		}
 	}
 	for _, op := range []string{"write", "read", "writedata"} {
-		list = append(list, "fi_rma_bw -I 5 -o "+op, "fi_rma_bw -I 5 -U -o "+op, "fi_rma_pingpong -I 5 -o "+op)
+		list = append(list, "fi_rma_bw -I 5 -o "+op, "fi_rma_bw -I 5 -U -o "+op)
 	}
-	return list
+	return append(list, "fi_rma_pingpong -I 5 -o write", "fi_rma_pingpong -I 5 -o writedata")
 }
 
 // TestFabtests runs fabtests over NICs, which .ci/fabtests builds with the libfabric that they

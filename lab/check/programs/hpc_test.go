@@ -193,7 +193,8 @@ func (l *Lab) mpi(t *testing.T, layer mpiLayer, ranks int, large string) {
 	}
 	defer p.Stop()
 	if err := p.Wait(ctx); err != nil || p.Line(fmt.Sprintf("verified: %d ranks", ranks)) == "" {
-		t.Errorf("%v: %s%s", err, p.Tail(), l.state())
+		said := p.Said() // what a program says of its end comes before the traces of all ranks
+		t.Errorf("%v: %s\n...\n%s%s", err, said[:min(len(said), 4000)], p.Tail(), l.state())
 	}
 	if err := l.empty(t.Context()); err != nil {
 		t.Error(err)

@@ -62,7 +62,7 @@ interop: build
 	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) .ci/again $(GO) test -C lab/k8s -count=1 -timeout 10m -run '^TestAgainAndAgain$$' . -times 100)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 10m ./lab/check/rxe -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/release -interop)
-	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) .ci/again $(GO) test -count=1 -timeout 15m -run '$(applications)' ./lab/check/programs -interop)
+	$(if $(CELLS),,TAPIR_BUILT=$(abspath $(BIN)/tapir) .ci/again $(GO) test -count=1 -timeout 20m -run '$(applications)' ./lab/check/programs -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/wires -interop)
 	$(if $(CELLS),,GO='$(GO)' VERSION='$(VERSION)' .ci/again .ci/arm64)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 20m ./lab/check/storage -interop)

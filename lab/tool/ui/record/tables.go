@@ -65,7 +65,6 @@ const Lab = ""
 func NewTables(nodes []string, every time.Duration) *Tables {
 	nodes = append([]string{Lab}, nodes...)
 	t := &Tables{every: every, most: max(samplesLeast, min(samplesMost, samplesAll/max(len(nodes), 1))),
-
 		h: History{Schema: Schema, At: []float64{}, Nodes: []NodeHistory{}}, rows: map[string][]byte{},
 		were: map[string][]byte{}}
 	for _, n := range nodes {

@@ -98,7 +98,7 @@ type Loop struct {
 	lingerer lingerer
 	waiter   // the mailbox's event descriptor, then one per port, then one per source
 	bells    bells
-	tidings  tidings
+	teller   teller
 	done     []sent // frames sent or lost, not yet reported
 	atEnd    []func()
 	rested   bool       // buffers are given back
@@ -272,6 +272,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.thread.Store(int64(unix.Gettid()))
 	defer l.thread.Store(0)
 	defer l.Close()
+	defer l.tell()
 	stop := context.AfterFunc(ctx, func() { l.Do(func(frame.Time) {}) })
 	defer stop()
 	for ctx.Err() == nil {

@@ -2,11 +2,11 @@ package loop
 
 import "tapir/wire/frame"
 
-// tidings is what other processes are to be told. Who is woken takes the processor
+// teller tells other processes what handlers have found. Who is woken takes the processor
 // where there is no other, does what it can, and sleeps again; so it is told all at
 // once, and of a request that has only been sent together with the reply, if that
 // is about to come.
-type tidings struct {
+type teller struct {
 	fns    []func()
 	skip   int // sleeps before which nobody is waited for
 	inVain int // what skip was last
@@ -16,23 +16,23 @@ type tidings struct {
 const mostYields = 3
 
 // Tell has fn tell other processes what handlers have found: when those of the frames
-// that this iteration has received have run, else before the loop sleeps. Call it from a
-// handler.
-func (l *Loop) Tell(fn func()) { l.tidings.fns = append(l.tidings.fns, fn) }
+// that this iteration has received have run, else before the loop sleeps or ends. Call it
+// from a handler.
+func (l *Loop) Tell(fn func()) { l.teller.fns = append(l.teller.fns, fn) }
 
 func (l *Loop) tell() {
-	for i, fn := range l.tidings.fns {
+	for i, fn := range l.teller.fns {
 		fn()
-		l.tidings.fns[i] = nil
+		l.teller.fns[i] = nil
 	}
-	l.tidings.fns = l.tidings.fns[:0]
+	l.teller.fns = l.teller.fns[:0]
 }
 
 // tellBeforeSleep tells what is left, unless others, to which the loop yields, have sent
 // frames meanwhile. If that was in vain it does not yield before some sleeps, and twice
 // as many each time, up to maxSkip.
 func (l *Loop) tellBeforeSleep(now frame.Time) (found bool) {
-	t := &l.tidings
+	t := &l.teller
 	if len(t.fns) == 0 {
 		return false
 	}

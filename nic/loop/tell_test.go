@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"context"
 	"testing"
 
 	"tapir/wire/frame"
@@ -35,7 +36,7 @@ func TestTell(t *testing.T) {
 	}
 	w.Tell(tell)
 	w.far.send(t, []byte("reply"))
-	if !sleep() || told != 1 || w.tidings.skip != 0 {
+	if !sleep() || told != 1 || w.teller.skip != 0 {
 		t.Errorf("told %d times, the reply is there", told)
 	}
 	iterate()
@@ -44,8 +45,8 @@ func TestTell(t *testing.T) {
 	}
 	for skip := 1; skip <= 4; skip *= 2 { // in vain
 		w.Tell(tell)
-		if before := told; sleep() || told != before+1 || w.tidings.skip != skip {
-			t.Errorf("told %d times, %d sleeps without a look, want %d", told-before, w.tidings.skip, skip)
+		if before := told; sleep() || told != before+1 || w.teller.skip != skip {
+			t.Errorf("told %d times, %d sleeps without a look, want %d", told-before, w.teller.skip, skip)
 		}
 		for range skip {
 			w.Tell(tell)
@@ -62,5 +63,18 @@ func TestTell(t *testing.T) {
 	w.far.send(t, []byte("frame"))
 	if before := told; sleep() || told != before+1 {
 		t.Error("not told at once")
+	}
+}
+
+// A loop that ends tells what is left.
+func TestTellAtTheEnd(t *testing.T) {
+	w := prepare(t, 0)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	told := false
+	w.Tell(func() { told = true })
+	must(t, w.Run(ended))
+	if !told {
+		t.Error("not told")
 	}
 }

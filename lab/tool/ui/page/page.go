@@ -26,7 +26,13 @@ func Write(w io.Writer, title string, data any) error {
 	if err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
-	read := func(name string) string { return string(all[Dir+name]) }
+	read := func(name string) string {
+		text, is := all[Dir+name]
+		if !is {
+			err = fmt.Errorf("page: %s%s is not in the program", Dir, name)
+		}
+		return string(text)
+	}
 	var modules []string
 	for name := range all {
 		if name, in := strings.CutPrefix(name, Dir); in && strings.HasSuffix(name, ".js") {
@@ -53,6 +59,9 @@ func Write(w io.Writer, title string, data any) error {
 			`<script type="application/json" id="data">`+string(octets)+"</script>\n"+
 			`<script type="module">import "tapir/app.js";</script>`,
 	).Replace(read("index.html"))
+	if err != nil {
+		return err
+	}
 	_, err = io.WriteString(w, document)
 	return err
 }

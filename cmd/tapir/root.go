@@ -101,12 +101,14 @@ func newRoot() *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version") // cobra's own takes -v
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		hint := ""
+		hint := ":"
 		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
-			hint = conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
+			near := conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
+			hint = cmp.Or(strings.Replace(near, "did", ", did", 1), hint)
+		} else if strings.HasSuffix(err.Error(), "?") {
+			hint = ""
 		}
-		return usage.Errorf("%w%s see: %s --help", err, cmp.Or(strings.Replace(hint, "did", ", did", 1), ":"),
-			cmd.CommandPath())
+		return usage.Errorf("%w%s see: %s --help", err, hint, cmd.CommandPath())
 	})
 	for _, g := range []struct {
 		id, title string

@@ -1,9 +1,12 @@
 package conf
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"reflect"
 )
 
@@ -16,14 +19,30 @@ func Load[T any](path string, parse func(path string, data []byte) (T, error)) (
 	return parse(path, data)
 }
 
-// ReadFile is os.ReadFile of at most one octet more than Read takes.
+// ReadFile is os.ReadFile of at most one octet more than Read takes. If there is no such file, the
+// error names the files that could have been meant.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("%w%s", err, Aside(filepath.Base(path), entries(filepath.Dir(path))))
+		}
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("%s is a directory; name a file, such as lab.yaml, in it", path)
+	}
 	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+}
+
+// entries are the names of what dir holds.
+func entries(dir string) (names []string) {
+	all, _ := os.ReadDir(dir)
+	for _, e := range all {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 // List describes a file with a list of like things under one key.

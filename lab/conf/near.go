@@ -23,16 +23,22 @@ func choice(name, words string, all []string) string {
 		name  string
 		alike float64
 	}
-	var found []match
+	var found, begin []match
 	for _, n := range all {
 		m := levenshtein.Match(name, n, nil)
-		slip := len(n) > 1 && len(name) > 1 && levenshtein.Distance(name, n, nil) == 1
-		if m >= near || slip || len(name) > 3 && strings.HasPrefix(n, name) {
+		slip := len(n) > 1 && len(name) > 1 && (levenshtein.Distance(name, n, nil) == 1 || letters(name) == letters(n))
+		switch same := common(name, n); {
+		case m >= near || slip || len(name) > 3 && same == len(name):
 			found = append(found, match{n, m})
+		case same > few/2 && 2*same > len(name):
+			begin = append(begin, match{n, m})
 		}
 	}
+	if found == nil {
+		found = begin
+	}
 	if found == nil || len(all) <= few {
-		return words + strings.Join(all, ", ")
+		return words + listed(all)
 	}
 	slices.SortStableFunc(found, func(a, b match) int { return int(100 * (b.alike - a.alike)) })
 	var names []string
@@ -40,6 +46,21 @@ func choice(name, words string, all []string) string {
 		names = append(names, m.name)
 	}
 	return "did you mean " + strings.Join(names, " or ") + "?"
+}
+
+// letters are those of name in order, which are the same where two have changed places.
+func letters(name string) string {
+	b := []byte(name)
+	slices.Sort(b)
+	return string(b)
+}
+
+// common is the number of octets with which both begin.
+func common(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // most is how many names are listed where none is near.
@@ -50,11 +71,15 @@ func OneOf(name string, all []string) string {
 	if hint := Near(name, all); hint != "" || len(all) == 0 {
 		return cmp.Or(hint, "there are none")
 	}
-	list := strings.Join(all[:min(most, len(all))], ", ")
+	return "choose one of " + listed(all)
+}
+
+// listed are all names, or the first ones of very many.
+func listed(all []string) string {
 	if len(all) > most {
-		list += " ..."
+		return strings.Join(all[:most], ", ") + " ..."
 	}
-	return "choose one of " + list
+	return strings.Join(all, ", ")
 }
 
 // Aside is what Near asks, behind a sentence; empty: none is near.

@@ -4,13 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
-	"tapir/lab/tool/usage"
 )
 
 // With runs do with a connection to the NIC of that name, or to the only one.
@@ -39,9 +38,9 @@ func (s Show[R]) Cobra(with With, complete cobra.CompletionFunc) *cobra.Command 
 	cmd := &cobra.Command{
 		Use: "show [NIC]", Short: s.Short,
 		Example: fmt.Sprintf("  %s nic0\n  %[1]s nic0 --all\n  %[1]s nic0 --json", verb),
-		Args:    OneNIC, ValidArgsFunction: complete,
+		Args:    cli.AtMost(1), ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return with(strings.Join(args, ""), "its name: "+verb+" NIC", func(c *ctl.Client) error {
+			return with(cli.First(args), "its name: "+verb+" NIC", func(c *ctl.Client) error {
 				var list []R
 				if err := c.Command(cmd.Context(), s.Command, struct{}{}, &list); err != nil {
 					return err
@@ -77,20 +76,4 @@ func (s Show[R]) print(out io.Writer, list []R, all bool) error {
 		}
 	}
 	return w.Flush()
-}
-
-// NoVerb refuses a word that is no verb.
-func NoVerb(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage.Errorf("unknown verb %q: see: %s --help", args[0], cmd.CommandPath())
-	}
-	return nil
-}
-
-// OneNIC accepts at most the name of a NIC.
-func OneNIC(cmd *cobra.Command, args []string) error {
-	if len(args) > 1 {
-		return usage.Errorf("unexpected argument %q: see: %s --help", args[1], cmd.CommandPath())
-	}
-	return nil
 }

@@ -2,12 +2,9 @@ package fcoe
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -17,7 +14,6 @@ import (
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/disk"
 	"tapir/lab/tool/schema"
-	"tapir/lab/tool/usage"
 	"tapir/nic/fcoe"
 	"tapir/wire/fc"
 )
@@ -30,7 +26,7 @@ var (
 )
 
 // With runs do with a connection to the NIC of that name, or to the only one.
-type With func(name, how string, do func(c *ctl.Client) error) error
+type With = disk.With
 
 // Command is the subcommand; complete lists NICs.
 func Command(with With, complete cobra.CompletionFunc) *cobra.Command {
@@ -42,7 +38,7 @@ func Command(with With, complete cobra.CompletionFunc) *cobra.Command {
 		Example: "  tapir fcoe target nic0 --lun mem:64M\n  tapir fcoe show nic0\n" +
 			"  tapir fcoe initiator write nic1 fcoe://any/0",
 	}, "verb", newTarget(with, complete), newShow(with, complete), newFunction(with, complete),
-		newInitiator(with, complete))
+		initiator.Cobra(with, complete))
 }
 
 // name reads a world-wide name.
@@ -57,8 +53,7 @@ func name(to *fc.WWN) func(string) error {
 func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 	job := Job{Op: TargetOp, Ports: make([]Port, 1)}
 	last := func() *Port { return &job.Ports[len(job.Ports)-1] }
-	cmd := &cobra.Command{
-		Use: "target [NIC] --lun KIND:...", Short: "Serve LUNs until Ctrl-C",
+	cmd := disk.Target(&cobra.Command{
 		Long: "Target serves LUNs, numbered from 0. A LUN is mem:SIZE, file:PATH for a file or block device,\n" +
 			"or sparse:PATH:SIZE for a file with holes, which it makes. Options follow behind commas: ro,\n" +
 			"block=4096. A virtual port begins with --npiv; --lun and --host belong to the port before them.\n" +
@@ -66,28 +61,13 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 		Example: "  tapir fcoe target nic0 --vn2vn --lun mem:64M\n" +
 			"  tapir fcoe target nic0 --lun sparse:disk.img:10G --npiv 20:01:00:00:00:00:00:07 --lun mem:1G \\\n" +
 			"    --host 20:00:02:00:00:00:00:01",
-		Args: cli.AtMost(1), ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := job.validate(); err != nil {
-				return usage.Wrap(err)
-			}
-			return with(cli.First(args), "its name: tapir fcoe target NIC", func(c *ctl.Client) error {
-				c.Begun = func() {
-					luns := 0
-					for _, p := range job.Ports {
-						luns += len(p.LUNs)
-					}
-					fmt.Fprintf(cmd.ErrOrStderr(), "%s serves %d LUNs by %d ports; end with Ctrl-C\n",
-						c.Hello.Name, luns, len(job.Ports))
-				}
-				err := c.Perf(cmd.Context(), job, nil, new(json.RawMessage))
-				if errors.Is(err, context.Canceled) {
-					return nil
-				}
-				return err
-			})
-		},
-	}
+	}, with, complete, &job, job.validate, func(w io.Writer, nic string) {
+		luns := 0
+		for _, p := range job.Ports {
+			luns += len(p.LUNs)
+		}
+		fmt.Fprintf(w, "%s serves %d LUNs by %d ports; end with Ctrl-C\n", nic, luns, len(job.Ports))
+	})
 	return cli.InOrder(cmd,
 		cli.F(&job.VN2VN, "vn2vn", "", "meet other end nodes without a fabric"),
 		cli.F(func(v string) error { return name(&last().Name)(v) }, "wwpn", "",
@@ -215,70 +195,37 @@ func writeLUNs(w io.Writer, r *report) {
 	}
 }
 
-// newInitiator is the subcommand of an initiator with its verbs.
-func newInitiator(with With, complete cobra.CompletionFunc) *cobra.Command {
-	root := cli.Group(&cobra.Command{
-		Use: "initiator VERB", Short: "Use a disk from a NIC",
-		Long: "Initiator logs in to the fabric and a target from a running NIC, does one thing and logs out.\n" +
-			"Write fills a range with octets that follow from a seed, verify reads and compares them. It waits\n" +
-			"up to 30 seconds for the target, also when a session ends; with --path it goes on by another port.",
-		Example: "  tapir fcoe initiator discover nic1\n" +
-			"  tapir fcoe initiator write nic1 fcoe://20:00:02:00:00:00:00:01/0 --length 16M",
-	}, "verb")
-	for _, v := range disk.Verbs {
-		root.AddCommand(newVerb(with, complete, v.Verb, v.Short))
-	}
-	return root
-}
+// initiator uses the disks of a fabric.
+var initiator = disk.Initiator{Area: "fcoe", Short: "Use a disk from a NIC",
+	Long: "Initiator logs in to the fabric and a target from a running NIC, does one thing and logs out.\n" +
+		"Write fills a range with octets that follow from a seed, verify reads and compares them. It waits\n" +
+		"up to 30 seconds for the target, also when a session ends; with --path it goes on by another port.",
+	Example: "  tapir fcoe initiator discover nic1\n" +
+		"  tapir fcoe initiator write nic1 fcoe://20:00:02:00:00:00:00:01/0 --length 16M",
+	Address: "fcoe://WWPN/LUN", Like: "fcoe://20:00:02:00:00:00:00:01/0",
+	Everywhere: "List the targets of a fabric or segment",
+	Task: func(cmd *cobra.Command, w disk.Work) disk.Task {
+		k := &Task{Op: InitiatorOp, Work: w}
+		cli.With(cmd, cli.F(&k.VN2VN, "vn2vn", "", "meet other end nodes without a fabric"),
+			cli.F(name(&k.Name), "wwpn", "", "world-wide `name` of the port (default 20:00 and the NIC's address)"),
+			cli.F(name(&k.NPIV), "npiv", "", "do it from a virtual port with this world-wide `name`"))
+		if w.Verb != disk.Discover {
+			cli.With(cmd, cli.F(func(v string) error {
+				w, err := fc.ParseWWN(v)
+				k.Paths = append(k.Paths, w)
+				return err
+			}, "path", "", "world-wide `name` of another port of the same disk; may be repeated"))
+		}
+		k.Work.Flags(cmd.Flags())
+		return k
+	}}
 
-// newVerb is the subcommand of one verb.
-func newVerb(with With, complete cobra.CompletionFunc, verb disk.Verb, short string) *cobra.Command {
-	k := Task{Op: InitiatorOp, Work: disk.DefaultWork(verb)}
-	var nic string
-	var asJSON bool
-	use, example, least := " [NIC] fcoe://WWPN/LUN", " nic1 fcoe://20:00:02:00:00:00:00:01/0", 1
-	if verb == disk.Discover {
-		use, example, least, short = " [NIC]", " nic1", 0, "List the targets of a fabric or segment"
-	}
-	cmd := &cobra.Command{
-		Use: string(verb) + use, Short: short, ValidArgsFunction: complete,
-		Example: "  tapir fcoe initiator " + string(verb) + example,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < least || len(args) > least+1 {
-				return usage.Errorf("expected %s: see: %s --help", strings.TrimSpace(use), cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if len(args) > least {
-				nic, args = args[0], args[1:]
-			}
-			if least > 0 {
-				k.Target, k.LUN, err = ParseURL(args[0])
-			}
-			if err = cmp.Or(err, k.validate()); err != nil {
-				return usage.Wrap(err)
-			}
-			return with(nic, "its name: "+cmd.CommandPath()+" NIC", func(c *ctl.Client) error {
-				var out disk.Outcome
-				if err := c.Perf(cmd.Context(), k, nil, &out); err != nil {
-					return err
-				}
-				return out.Print(cmd.OutOrStdout(), asJSON)
-			})
-		},
-	}
-	cli.InOrder(cmd, cli.JSON(&asJSON),
-		cli.F(&k.VN2VN, "vn2vn", "", "meet other end nodes without a fabric"),
-		cli.F(name(&k.Name), "wwpn", "", "world-wide `name` of the port (default 20:00 and the NIC's address)"),
-		cli.F(name(&k.NPIV), "npiv", "", "do it from a virtual port with this world-wide `name`"))
-	if verb != disk.Discover {
-		cli.With(cmd, cli.F(func(v string) error {
-			w, err := fc.ParseWWN(v)
-			k.Paths = append(k.Paths, w)
+// At implements disk.Task.
+func (k *Task) At(url string) (err error) {
+	if url != "" || k.Verb != disk.Discover {
+		if k.Target, k.LUN, err = ParseURL(url); err != nil {
 			return err
-		}, "path", "", "world-wide `name` of another port of the same disk; may be repeated"))
+		}
 	}
-	k.Work.Flags(cmd.Flags())
-	return cmd
+	return k.validate()
 }

@@ -1,8 +1,6 @@
 package iscsi
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,9 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"tapir/lab/conf/targetconf"
-	"tapir/lab/tool/ctl"
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/disk"
-	"tapir/lab/tool/usage"
 	"tapir/wire/iscsi"
 )
 
@@ -22,17 +19,14 @@ type With = disk.With
 
 // Command is the subcommand; complete lists NICs.
 func Command(with With, complete cobra.CompletionFunc) *cobra.Command {
-	root := &cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use: "iscsi VERB", Short: "Serve and use disks by iSCSI on a NIC's own TCP",
 		Long: "Iscsi runs an iSCSI target, or an initiator, inside a running NIC. Initiators reach it by the NIC's\n" +
 			"addresses: those of the host through the TAP, other NICs through the wire.",
 		Example: "  tapir iscsi target nic0 --lun mem:64M\n  tapir iscsi show nic0\n" +
 			"  iscsi-inq iscsi://10.0.0.1/iqn.2026-11.tapir:nic0/0",
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, Args: disk.NoVerb,
-	}
-	root.AddCommand(newTarget(with, complete), show.Cobra(with, complete), newInitiator(with, complete),
+	}, "verb", newTarget(with, complete), show.Cobra(with, complete), initiator.Cobra(with, complete),
 		newFunction(with, complete))
-	return root
 }
 
 // newTarget serves until it is interrupted.
@@ -44,8 +38,7 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 		}
 		return &job.Targets[len(job.Targets)-1]
 	}
-	cmd := &cobra.Command{
-		Use: "target [NIC] --lun KIND:...", Short: "Serve LUNs until Ctrl-C",
+	cmd := disk.Target(&cobra.Command{
 		Long: "Target serves LUNs, numbered from 0. A LUN is mem:SIZE, file:PATH for a file or block device,\n" +
 			"or sparse:PATH:SIZE for a file with holes, which it makes. Options follow behind commas: ro,\n" +
 			"block=4096. Further targets begin with another --target; --lun, --initiator and --chap belong\n" +
@@ -53,21 +46,12 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 		Example: "  tapir iscsi target nic0 --lun mem:64M --lun sparse:disk.img:10G,block=4096\n" +
 			"  tapir iscsi target nic0 --target iqn.2026-11.tapir:a --lun file:a.img,ro --chap a.chap\n" +
 			"  tapir iscsi target --target iqn.2026-11.tapir:a --lun mem:1G --target iqn.2026-11.tapir:b --lun mem:1G",
-		Args: disk.OneNIC, ValidArgsFunction: complete,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(last().LUNs) == 0 {
-				return usage.Errorf("--lun is missing: give a disk such as --lun mem:64M")
-			}
-			return with(strings.Join(args, ""), "its name: tapir iscsi target NIC", func(c *ctl.Client) error {
-				c.Begun = func() { announce(cmd.ErrOrStderr(), c.Hello.Name, &job) }
-				err := c.Perf(cmd.Context(), job, nil, new(json.RawMessage))
-				if errors.Is(err, context.Canceled) {
-					return nil
-				}
-				return err
-			})
-		},
-	}
+	}, with, complete, &job, func() error {
+		if len(last().LUNs) == 0 {
+			return errors.New(disk.NoLUN)
+		}
+		return nil
+	}, job.announce)
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Func("target", "`name` of a target (default iqn.2026-11.tapir: and the NIC's name)", func(v string) error {
@@ -98,14 +82,14 @@ func newTarget(with With, complete cobra.CompletionFunc) *cobra.Command {
 }
 
 // announce says that initiators may come.
-func announce(w io.Writer, nic string, job *Job) {
-	for _, t := range job.Targets {
+func (j *Job) announce(w io.Writer, nic string) {
+	for _, t := range j.Targets {
 		name := t.Name
 		if name == "" {
 			name = defaultName + nic
 		}
 		fmt.Fprintf(w, "%s serves %s with %d LUNs on %s port %d; end with Ctrl-C\n", nic, name, len(t.LUNs),
-			transport(job.ISER), job.Port)
+			transport(j.ISER), j.Port)
 	}
 }
 

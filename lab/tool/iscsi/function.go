@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tapir/lab/tool/cli"
 	"tapir/lab/tool/ctl"
-	"tapir/lab/tool/disk"
 	"tapir/lab/tool/usage"
 	"tapir/nic/fastlinq"
 	"tapir/wire/frame"
@@ -140,7 +140,7 @@ func newFunction(with With, complete cobra.CompletionFunc) *cobra.Command {
 			"and initiator), with their queues and statistics. tapir show NIC device prints the function as a whole.",
 		Example: "  tapir iscsi function nic0\n  tapir iscsi function nic0 --clear\n" +
 			"  tapir iscsi function nic0 --abort 3",
-		Args: disk.OneNIC, ValidArgsFunction: complete,
+		Args: cli.AtMost(1), ValidArgsFunction: complete,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return with(strings.Join(args, ""), "its name: tapir iscsi function NIC", func(c *ctl.Client) error {
 				var list []connReport

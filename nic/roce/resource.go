@@ -15,6 +15,7 @@ type resource struct {
 	length       uint32
 	rkey         uint32
 	srq          uint32 // XRC
+	sent         uint32 // responses sent at least once, of a Read
 	atomic       bool
 	original     uint64
 }
@@ -315,6 +316,9 @@ func (q responding) sendResponse(s *reply, t *turn, now frame.Time) (done bool) 
 	q.spend(&out, now)
 	q.e.end(&out, octets, now)
 	s.psn = add(s.psn, n)
+	if kept := q.res.find(add(s.psn, ib.PSNMask)); kept != nil {
+		kept.sent = max(kept.sent, (s.psn-kept.first)&ib.PSNMask)
+	}
 	t.frames--
 	t.octets -= octets
 	return i+n == s.count
@@ -329,14 +333,13 @@ func (q responding) load(b []byte, s *reply, off uint64) bool {
 	return f == verbs.FaultNone && region.Fetch(b, s.va+off) == nil
 }
 
-// unreadable sees to a Read whose memory has gone: one that was never answered ends the
-// connection, a duplicate is dropped.
+// unreadable sees to a Read whose memory has gone. A response that was sent before is not sent
+// again: the peer may have it, and have said so, which is why the memory went. Else the
+// connection ends.
 func (q responding) unreadable(s *reply) {
-	r := &q.res
-	if newest := r.resources[r.latest]; sub(s.first, newest.first) < 0 {
+	kept := q.res.find(s.psn)
+	if kept == nil || (s.psn-kept.first)&ib.PSNMask < kept.sent || q.v.State() == verbs.Err {
 		return
 	}
-	if q.v.State() != verbs.Err {
-		q.refuse(ib.NAKRemoteAccess, s.psn, verbs.EventQPAccessError, verbs.StatusLocalAccess)
-	}
+	q.refuse(ib.NAKRemoteAccess, s.psn, verbs.EventQPAccessError, verbs.StatusLocalAccess)
 }

@@ -311,6 +311,46 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+// A peer that has what it read says so, and its memory goes while a duplicate of its request is
+// on the way: the connection outlives that. A Read that was never answered ends it.
+func TestReadOfMemoryGone(t *testing.T) {
+	r := newRig(t, qpattr.RC)
+	first, second := r.reth(0, 3000, 0), r.reth(1024, 1976, 0)
+	var other [2]*verbs.MR
+	for i := range other {
+		mr, err := r.end[1].pd.RegMR(r.end[1].mem, verbs.RemoteRead)
+		r.end[1].must(err)
+		other[i] = mr
+	}
+	of := func(mr *verbs.MR, reth func(*ib.Packet)) func(*ib.Packet) {
+		return func(p *ib.Packet) {
+			reth(p)
+			p.RETH.VA, p.RETH.RKey = p.RETH.VA-r.end[1].mr.Addr()+mr.Addr(), mr.RKey()
+		}
+	}
+	r.send(ib.OpReadRequest, 0, of(other[0], first))
+	r.send(ib.OpReadRequest, 3, of(other[1], first))
+	if out := r.answers(); len(out) != 6 {
+		t.Fatalf("Reads: %+v", out)
+	}
+	r.end[1].must(other[1].Dereg())
+	r.send(ib.OpReadRequest, 4, of(other[1], second))
+	if out := r.answers(); len(out) != 0 || r.b.State() != verbs.RTS {
+		t.Errorf("duplicate of the newest Read, whose memory has gone: %v, %+v", r.b.State(), out)
+	}
+	r.send(ib.OpReadRequest, 0, of(other[0], first))
+	if out := r.answers(); len(out) != 3 {
+		t.Errorf("duplicate of the one before: %+v", out)
+	}
+	r.send(ib.OpReadRequest, 6, of(other[0], first))
+	r.send(ib.OpReadRequest, 9, r.reth(0, 8, 0)) // newer, and still there
+	r.end[1].must(other[0].Dereg())
+	r.want("Read whose memory goes before its response", ib.NAKRemoteAccess, 6)
+	if r.b.State() != verbs.Err {
+		t.Errorf("state %v", r.b.State())
+	}
+}
+
 func fillBytes(b []byte) {
 	for i := range b {
 		b[i] = byte(i * 2654435761 >> 11)

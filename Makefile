@@ -55,6 +55,7 @@ interop: build
 	$(if $(CELLS),,.ci/again $(GO) run ./lab/check/siw/matrix -tapir $(BIN)/tapir -keep out -stream)
 	$(if $(CELLS),,.ci/again $(BIN)/tapir lab test lab/examples/siw-interop/lab.yaml)
 	$(if $(CELLS),,.ci/again $(GO) run ./lab/check/states)
+	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 10m -run '^TestNIC$$' ./lab/tool/live -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 10m -run '^TestVLANInterfaces$$' ./lab/host/peer -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 30m -run '^(TestNetdevsim|TestQEMU)$$' ./lab/check/iplink -interop)
 	$(if $(CELLS),,.ci/again $(GO) test -count=1 -timeout 10m -run '^TestSpeeds$$' ./lab/node/nicnode -interop)
@@ -166,6 +167,7 @@ help:
 	@echo 'make test                gofmt, vet, staticcheck and all tests; in CI fuzzing too'
 	@echo 'make interop             NICs against siw and rxe of Linux; into docs/evidence/interop.md, interop-roce.md'
 	@echo '                         and the wire scripts, compared with docs/evidence/scripts-state.md,'
+	@echo '                         and with a program under tapir run,'
 	@echo '                         and VLAN interfaces of a guest through a host TAP,'
 	@echo '                         and ip link about VFs of netdevsim, and a guest with a VF,'
 	@echo '                         and applications under tapir run, the long forms,'

@@ -57,7 +57,7 @@ func (q responding) admit() bool {
 
 // read takes a Read request.
 func (q responding) read(p *ib.Packet) frame.DropReason {
-	r, t := &q.res, &p.RETH
+	t := &p.RETH
 	switch {
 	case q.v.Access()&verbs.RemoteRead == 0, !q.admit(), t.Len > maxMessage, len(p.Payload) > 0:
 		return q.invalid()
@@ -66,19 +66,24 @@ func (q responding) read(p *ib.Packet) frame.DropReason {
 			return q.deny(ib.NAKRemoteAccess)
 		}
 	}
-	s := resource{first: p.PSN, count: q.packetsOf(uint64(t.Len)), va: t.VA, length: t.Len, rkey: t.RKey,
-		srq: p.XRCSRQ}
+	return q.accept(resource{first: p.PSN, count: q.packetsOf(uint64(t.Len)), va: t.VA, length: t.Len, rkey: t.RKey,
+		srq: p.XRCSRQ})
+}
+
+// accept keeps what a request leaves behind and has its response sent.
+func (q responding) accept(s resource) frame.DropReason {
+	r := &q.res
 	r.keep(s)
 	r.msn = add(r.msn, 1)
-	r.expected = add(p.PSN, s.count)
-	r.replies = append(r.replies, reply{resource: s, psn: p.PSN})
+	r.expected = add(s.first, s.count)
+	r.replies = append(r.replies, reply{resource: s, psn: s.first})
 	q.kick()
 	return frame.DropNone
 }
 
 // atomic takes an atomic operation and executes it.
 func (q responding) atomic(p *ib.Packet) frame.DropReason {
-	r, t := &q.res, &p.Atomic
+	t := &p.Atomic
 	if q.v.Access()&verbs.RemoteAtomic == 0 || !q.admit() || t.VA%verbs.AtomicLen != 0 || len(p.Payload) > 0 {
 		return q.invalid()
 	}
@@ -103,20 +108,13 @@ func (q responding) atomic(p *ib.Packet) frame.DropReason {
 	if err != nil {
 		return q.deny(ib.NAKRemoteOperation)
 	}
-	s := resource{first: p.PSN, count: 1, atomic: true, original: old}
-	r.keep(s)
-	r.msn = add(r.msn, 1)
-	r.expected = add(p.PSN, 1)
-	r.replies = append(r.replies, reply{resource: s, psn: p.PSN})
-	q.kick()
-	return frame.DropNone
+	return q.accept(resource{first: p.PSN, count: 1, atomic: true, original: old})
 }
 
 // duplicate takes a request that was executed before. A Send or Write is acknowledged
 // again, an atomic operation answered from what is stored, a Read from memory.
 func (q responding) duplicate(p *ib.Packet) frame.DropReason {
-	r := &q.res
-	op := p.Opcode.Op()
+	r, op := &q.res, p.Opcode.Op()
 	switch op {
 	case ib.OpReadRequest, ib.OpCompareSwap, ib.OpFetchAdd:
 	default:
@@ -333,9 +331,8 @@ func (q responding) load(b []byte, s *reply, off uint64) bool {
 	return f == verbs.FaultNone && region.Fetch(b, s.va+off) == nil
 }
 
-// unreadable sees to a Read whose memory has gone. A response that was sent before is not sent
-// again: the peer may have it, and have said so, which is why the memory went. Else the
-// connection ends.
+// unreadable sees to a Read whose memory has gone. A response that was sent before is dropped:
+// the peer may have it, and have said so, which is why the memory went. Else the connection ends.
 func (q responding) unreadable(s *reply) {
 	kept := q.res.find(s.psn)
 	if kept == nil || (s.psn-kept.first)&ib.PSNMask < kept.sent || q.v.State() == verbs.Err {

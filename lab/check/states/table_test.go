@@ -30,7 +30,7 @@ func TestTableIsUpToDate(t *testing.T) {
 	var want []Row
 	for _, s := range scripts {
 		o := script.Outcome{}
-		if why := s.NotLive(); why != "" {
+		if why := s.NotLive(script.Linux); why != "" {
 			o = script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable, Why: []string{why}}
 		}
 		r, err := row(root, live.Result{Script: s, Outcome: o})

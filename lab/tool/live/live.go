@@ -1,5 +1,6 @@
-// Package live runs wire scripts (package script) against a Linux guest, in real time: those
-// of iWARP against the siw driver, those of RoCE against rxe. A World is a namespace with a bridge, the guest
+// Package live runs wire scripts (package script) in real time. NICs are Tapir's, with an
+// application of libibverbs under tapir run. A World has a Linux guest: scripts
+// of iWARP run against the siw driver, those of RoCE against rxe. It is a namespace with a bridge, the guest
 // and one cable for each script that runs at a time; the script plays a
 // station of its own on the bridge, frame by frame.
 package live

@@ -14,6 +14,7 @@ import (
 	"tapir/lab/host/netns"
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
+	"tapir/lab/tool/uapi"
 	"tapir/lab/tool/usage"
 )
 
@@ -46,12 +47,7 @@ func (r Result) String() string {
 // results are missing.
 func (w *World) Run(ctx context.Context, scripts []*script.Script, trace bool, done func(Result)) error {
 	groups := map[setup][]*script.Script{}
-	for _, s := range scripts {
-		if why := s.NotLive(); why != "" {
-			done(Result{Script: s, Outcome: script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable,
-				Why: []string{why}}})
-			continue
-		}
+	for _, s := range applicable(scripts, script.Linux, done) {
 		k := setup{s.RXE(), s.SiwParameters(), s.MTU()}
 		groups[k] = append(groups[k], s)
 	}
@@ -64,15 +60,34 @@ func (w *World) Run(ctx context.Context, scripts []*script.Script, trace bool, d
 		if err := w.prepare(ctx, k); err != nil {
 			return err
 		}
-		if err := w.group(ctx, groups[k], trace, done); err != nil {
+		err := inLanes(ctx, len(w.lanes), groups[k], trace, done,
+			func(lane int, s *script.Script, to io.Writer) (script.Outcome, error) {
+				return w.run(w.lanes[lane], s, to)
+			})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// group runs scripts for which the guest is set up.
-func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool, done func(Result)) (err error) {
+// applicable are the scripts that can be run against the machine; done gets the others.
+func applicable(scripts []*script.Script, m script.Machine, done func(Result)) (list []*script.Script) {
+	for _, s := range scripts {
+		why := s.NotLive(m)
+		if why == "" {
+			list = append(list, s)
+			continue
+		}
+		done(Result{Script: s, Outcome: script.Outcome{Frames: script.NotApplicable, Inside: script.NotApplicable,
+			Why: []string{why}}})
+	}
+	return list
+}
+
+// inLanes runs scripts, up to lanes of them at a time.
+func inLanes(ctx context.Context, lanes int, scripts []*script.Script, trace bool, done func(Result),
+	run func(lane int, s *script.Script, to io.Writer) (script.Outcome, error)) (err error) {
 	todo := make(chan *script.Script, len(scripts))
 	for _, s := range scripts {
 		todo <- s
@@ -80,7 +95,7 @@ func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool,
 	close(todo)
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	for _, l := range w.lanes {
+	for lane := range lanes {
 		all.Go(func() {
 			for s := range todo {
 				var said strings.Builder
@@ -88,7 +103,7 @@ func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool,
 				if trace {
 					to = &said
 				}
-				out, e := w.run(l, s, to)
+				out, e := run(lane, s, to)
 				mu.Lock()
 				if e == nil {
 					e = ctx.Err()
@@ -111,31 +126,37 @@ func (w *World) group(ctx context.Context, scripts []*script.Script, trace bool,
 	return err
 }
 
-// Against builds and boots a guest and runs scripts against its driver, siw or rxe, up to lanes
-// at a time. Each result is printed; that Linux differs from a script is an error.
-func Against(ctx context.Context, out, log io.Writer, all []*script.Script, driver string, lanes int,
-	trace bool) error {
-	switch {
-	case driver != "siw" && driver != "rxe":
-		return usage.Errorf("--peer %s: want siw or rxe", driver)
-	case slices.ContainsFunc(all, func(s *script.Script) bool { return s.RXE() != (driver == "rxe") }):
-		return usage.Errorf("--peer siw is for scripts of iWARP, --peer rxe for those of RoCE")
+// Machine is where scripts run.
+type Machine interface {
+	// Run runs them and gives done the results. An error says that the machine does not
+	// answer any more; then results are missing.
+	Run(ctx context.Context, scripts []*script.Script, trace bool, done func(Result)) error
+}
+
+// Against runs scripts against a machine, up to lanes at a time: siw or rxe, which are drivers of
+// a guest that is built and booted, or nic, a NIC of this process whose program runs as via
+// says. Each result is printed; that the machine differs from a script is an error.
+func Against(ctx context.Context, out, log io.Writer, all []*script.Script, kind string, lanes int, trace bool,
+	via uapi.Options) (err error) {
+	lanes = min(lanes, len(all))
+	var m Machine
+	switch kind {
+	case "nic":
+		m, err = NewNICs(ctx, lanes, via)
+	case "siw", "rxe":
+		var w *World
+		if w, err = boot(ctx, log, all, kind, lanes); err == nil {
+			defer w.Close()
+		}
+		m = w
+	default:
+		err = usage.Errorf("--peer %s: want nic, siw or rxe", kind)
 	}
-	if !netns.Privileged() {
-		return errors.New("a live peer needs a network namespace and TAPs: run as root, or in a container with " +
-			"CAP_NET_ADMIN and CAP_SYS_ADMIN")
-	}
-	image, err := peer.Build(ctx, peer.CacheDir(), log)
 	if err != nil {
 		return err
 	}
-	w, err := NewWorld(ctx, image, min(lanes, len(all)), time.Hour)
-	if err != nil {
-		return err
-	}
-	defer w.Close()
 	count := map[script.State]int{}
-	err = w.Run(ctx, all, trace, func(r Result) {
+	err = m.Run(ctx, all, trace, func(r Result) {
 		count[r.Outcome.State()]++
 		fmt.Fprintln(out, r)
 	})
@@ -145,7 +166,23 @@ func Against(ctx context.Context, out, log io.Writer, all []*script.Script, driv
 	fmt.Fprintf(out, "%d hold, %d differ, %d not applicable\n", count[script.Holds], count[script.Differs],
 		count[script.NotApplicable])
 	if n := count[script.Differs]; n > 0 {
-		return fmt.Errorf("Linux differs from %d of %d scripts", n, len(all))
+		return fmt.Errorf("%s differs from %d of %d scripts", kind, n, len(all))
 	}
 	return nil
+}
+
+// boot builds and boots a guest for scripts of its driver.
+func boot(ctx context.Context, log io.Writer, all []*script.Script, driver string, lanes int) (*World, error) {
+	if slices.ContainsFunc(all, func(s *script.Script) bool { return s.RXE() != (driver == "rxe") }) {
+		return nil, usage.Errorf("--peer siw is for scripts of iWARP, --peer rxe for those of RoCE")
+	}
+	if !netns.Privileged() {
+		return nil, errors.New("a guest needs a network namespace and TAPs: run as root, or in a container with " +
+			"CAP_NET_ADMIN and CAP_SYS_ADMIN")
+	}
+	image, err := peer.Build(ctx, peer.CacheDir(), log)
+	if err != nil {
+		return nil, err
+	}
+	return NewWorld(ctx, image, lanes, time.Hour)
 }

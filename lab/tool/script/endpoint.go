@@ -42,10 +42,12 @@ type endpoint struct {
 	in     []byte // the NIC's stream in order
 	read   int    // octets of it that were taken apart
 
-	mine    *mpa.Frame
-	theirs  *mpa.Frame
-	start   int // of full operation in out
-	startIn int // and in in
+	mine   *mpa.Frame
+	theirs *mpa.Frame
+	// indicates: an empty Write of the NIC says that it is ready to receive.
+	indicates bool
+	start     int // of full operation in out
+	startIn   int // and in in
 
 	built, seen side // messages to and from the NIC
 }
@@ -308,6 +310,11 @@ func (e *endpoint) units(got *packet) {
 			return
 		}
 		e.read += n
+		if e.indicates && u.ulpdu != nil {
+			if e.indicates = false; len(u.ulpdu) == ddp.TaggedLen {
+				continue
+			}
+		}
 		e.unit(got, u)
 	}
 }

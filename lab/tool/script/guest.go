@@ -2,6 +2,7 @@ package script
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/nic"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/wire/frame"
@@ -152,7 +154,7 @@ func (g *guest) event(n []int64, private string) {
 	ev := cm.Event{Type: typ, IRD: uint16(n[4]), ORD: uint16(n[5])}
 	ev.PrivateData, _ = hex.DecodeString(strings.TrimPrefix(private, "-"))
 	switch {
-	case typ == cm.ActiveComplete: // told as the peer sees it
+	case typ == cm.ActiveComplete && g.v.cable.machine() == Linux: // told as the peer sees it
 		ev.IRD, ev.ORD = ev.ORD, ev.IRD
 	case typ == cm.Unreachable && n[2] == errorTimeout:
 		ev.Type = cm.TimedOut
@@ -162,6 +164,9 @@ func (g *guest) event(n []int64, private string) {
 		ev.Type = cm.Failed
 	}
 	e := g.endpoint(int(n[0]))
+	if ev.Type == cm.Refused && g.v.cable.machine() == NIC && e != nil && e.theirs != nil {
+		ev.Type = cm.Rejected // the peer has answered
+	}
 	if typ == cm.ConnectRequest {
 		if e = w.endpointAt(netip.AddrPortFrom(g.v.cable.Remote, uint16(n[3]))); e != nil {
 			e.id = &guestID{g, e, int(n[0])}
@@ -193,24 +198,37 @@ func (g *guest) owner(n int64) *endpoint {
 // Numbers of the verbs library.
 const (
 	wcReceived    = 128
+	wcWritten     = 129
+	wcImmediate   = 1 << 1
 	wcInvalidates = 1 << 3
 )
 
-var wcOpcodes = map[int64]verbs.WCOpcode{0: verbs.WCSend, 1: verbs.WCWrite, 2: verbs.WCRead, wcReceived: verbs.WCRecv}
+var wcOpcodes = map[int64]verbs.WCOpcode{0: verbs.WCSend, 1: verbs.WCWrite, 2: verbs.WCRead, 3: verbs.WCCompSwap,
+	4: verbs.WCFetchAdd, wcReceived: verbs.WCRecv, wcWritten: verbs.WCRecvWrite}
 
 // completion: queue pair, id, status, opcode, length, flags, invalidated STag.
 func (g *guest) completion(n []int64) {
 	wc := verbs.WC{ID: uint64(n[1]), Status: verbs.Status(n[2]), Opcode: wcOpcodes[n[3]]}
 	if wc.Status != verbs.StatusSuccess { // the other fields mean nothing
 		wc.Opcode = g.posted[[2]uint64{uint64(n[0]), wc.ID}]
-	} else if wc.Opcode == verbs.WCRecv {
+	} else if wc.Opcode >= verbs.WCRecv {
 		wc.ByteLen = uint32(n[4])
+		if wc.WithImm = n[5]&wcImmediate != 0; wc.WithImm {
+			wc.Imm = immediate(n[6])
+		}
 		if wc.WithInv = n[5]&wcInvalidates != 0; wc.WithInv {
 			wc.Invalidated = uint32(n[6])
 		}
 	}
 	w := g.v.r.world
 	w.note(g.owner(n[0]), happening{text: w.completionText(&wc), wc: &wc})
+}
+
+// immediate is immediate data as a program finds it, in network byte order.
+func immediate(n int64) uint64 {
+	var b [4]byte
+	binary.NativeEndian.PutUint32(b[:], uint32(n))
+	return uint64(binary.BigEndian.Uint32(b[:]))
 }
 
 var asyncTypes = map[int64]verbs.EventType{
@@ -245,18 +263,22 @@ func (g *guest) poll() frame.Time {
 	return frame.Never
 }
 
-func (g *guest) counter(string) (uint64, bool) { return 0, false }
+func (g *guest) counter(name string) (n uint64, ok bool) {
+	g.v.inside(func(dev *nic.Device) { n, ok = counter(dev, name) })
+	return n, ok
+}
 
 // Rights of a region in the verbs library.
 const (
 	ibvLocalWrite = 1 << iota
 	ibvRemoteWrite
 	ibvRemoteRead
+	ibvRemoteAtomic
 )
 
 func rights(a verbs.Access) (n int) {
 	for bit, ibv := range map[verbs.Access]int{verbs.LocalWrite: ibvLocalWrite, verbs.RemoteWrite: ibvRemoteWrite,
-		verbs.RemoteRead: ibvRemoteRead} {
+		verbs.RemoteRead: ibvRemoteRead, verbs.RemoteAtomic: ibvRemoteAtomic} {
 		if a&bit != 0 {
 			n |= ibv
 		}

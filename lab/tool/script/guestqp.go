@@ -15,12 +15,19 @@ func (g *guest) newQP(e *endpoint, pd string, cfg verbs.QPConfig, shared bool) (
 	if shared {
 		n = 1
 	}
-	err := g.do("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE,
-		min(cfg.MaxInline, siwInline), n)
+	if g.v.cable.machine() == Linux {
+		cfg.MaxInline = min(cfg.MaxInline, siwInline)
+	}
+	err := g.do("qp %d %d %d %d %d %d %d", e.peer.number, g.pd(pd), cfg.MaxSend, cfg.MaxRecv, cfg.MaxSGE, cfg.MaxInline,
+		n)
 	if err != nil {
 		return nil, err
 	}
-	return &guestQP{g, e.peer.number}, nil
+	q := &guestQP{g, e.peer.number}
+	if g.v.cable.machine() == NIC { // siw takes receives in RESET, too
+		err = q.Modify(verbs.Init)
+	}
+	return q, err
 }
 
 // siwInline is the longest inline data of siw.
@@ -40,14 +47,30 @@ func (g *guest) newSRQ(n int) (sharedQueue, error) {
 
 // SetLimit implements sharedQueue.
 func (q *guestQP) SetLimit(n int) error {
-	if n == 0 {
+	switch {
+	case n == 0:
 		return nil
+	case q.g.v.cable.machine() == Linux:
+		return errors.ErrUnsupported
 	}
-	return errors.ErrUnsupported
+	return q.g.do("limit %d", n)
 }
 
-// State implements queuePair: nobody tells.
-func (q *guestQP) State() verbs.State { return verbs.Reset }
+// State implements queuePair. siw says that each queue pair is in RESET.
+func (q *guestQP) State() verbs.State { return q.g.state(q.n) }
+
+// state is that of queue pair n.
+func (g *guest) state(n int) verbs.State {
+	s := 0
+	text, err := g.call("state %d", n)
+	if err == nil {
+		_, err = fmt.Sscan(text, &s)
+	}
+	if err != nil {
+		g.v.fail(fmt.Errorf("the state of its queue pair: %w", err))
+	}
+	return verbs.Reset + verbs.State(s)
+}
 
 // Modify implements queuePair.
 func (q *guestQP) Modify(to verbs.State) error {
@@ -73,8 +96,15 @@ func pieces(list []verbs.SGE) string {
 	return text
 }
 
-// Opcodes and flags of the verbs library.
-var ibvOpcodes = map[verbs.Opcode]int{verbs.OpWrite: 0, verbs.OpSend: 2, verbs.OpRead: 4, verbs.OpSendInv: 9}
+// ibvOpcodes are the operations of the verbs library, and what completes then.
+var ibvOpcodes = map[verbs.Opcode]struct {
+	ibv int
+	wc  verbs.WCOpcode
+}{
+	verbs.OpWrite: {0, verbs.WCWrite}, verbs.OpWriteImm: {1, verbs.WCWrite}, verbs.OpSend: {2, verbs.WCSend},
+	verbs.OpSendImm: {3, verbs.WCSend}, verbs.OpRead: {4, verbs.WCRead}, verbs.OpCompSwap: {5, verbs.WCCompSwap},
+	verbs.OpFetchAdd: {6, verbs.WCFetchAdd}, verbs.OpSendInv: {9, verbs.WCSend},
+}
 
 var ibvFlags = map[verbs.SendFlags]int{verbs.Fence: 1, verbs.Signaled: 2, verbs.Solicited: 4, verbs.Inline: 8}
 
@@ -83,30 +113,33 @@ func (q *guestQP) PostSend(wrs ...verbs.SendWR) (int, error) {
 	for i := range wrs {
 		w := &wrs[i]
 		op, known := ibvOpcodes[w.Opcode]
-		if !known {
+		if !known || w.Imm>>32 != 0 {
 			return i, errors.ErrUnsupported
 		}
-		flags := 0
-		for bit, ibv := range ibvFlags {
-			if w.Flags&bit != 0 {
-				flags |= ibv
-			}
-		}
-		inline := "-"
-		if len(w.Inline) > 0 {
-			inline = hex.EncodeToString(w.Inline)
-		}
-		q.g.posted[[2]uint64{uint64(q.n), w.ID}] = map[verbs.Opcode]verbs.WCOpcode{
-			verbs.OpWrite: verbs.WCWrite, verbs.OpSend: verbs.WCSend, verbs.OpRead: verbs.WCRead,
-			verbs.OpSendInv: verbs.WCSend,
-		}[w.Opcode]
-		err := q.g.do("post %d %d %d %d %d %d %d %s %s", q.n, w.ID, op, flags, w.RemoteAddr, w.RKey, w.Invalidate,
-			inline, pieces(w.SGEs))
-		if err != nil {
+		q.g.posted[[2]uint64{uint64(q.n), w.ID}] = op.wc
+		if err := q.g.post(q.n, op.ibv, w, pieces(w.SGEs)); err != nil {
 			return i, err
 		}
 	}
 	return len(wrs), nil
+}
+
+// post posts to queue pair n.
+func (g *guest) post(n, op int, w *verbs.SendWR, pieces string) error {
+	flags, extra, inline := 0, w.Invalidate, "-"
+	for bit, ibv := range ibvFlags {
+		if w.Flags&bit != 0 {
+			flags |= ibv
+		}
+	}
+	if w.Opcode != verbs.OpSendInv {
+		extra = uint32(w.Imm)
+	}
+	if len(w.Inline) > 0 {
+		inline = hex.EncodeToString(w.Inline)
+	}
+	return g.do("post %d %d %d %d %d %d %d %s %s %d %d", n, w.ID, op, flags, w.RemoteAddr, w.RKey, extra, inline,
+		pieces, w.Atomic.CompareAdd, w.Atomic.Swap)
 }
 
 // guestListener is the one that listens in the guest.

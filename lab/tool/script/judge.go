@@ -2,11 +2,13 @@ package script
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"tapir/mpa"
+	"tapir/nic"
 )
 
 // blind are the expectations about the inside of a machine that nothing tells
@@ -26,6 +28,7 @@ var blindWords = []string{"event closed", "async terminated"}
 func (v *live) expect(e *expectation, s *step) *Error {
 	text := strings.TrimPrefix(e.word.text, "expect ")
 	first := e.about()
+	inside := v.cable.machine() == NIC
 	for _, w := range blindWords {
 		if strings.HasPrefix(text, w) {
 			v.out.Unseen++
@@ -33,7 +36,7 @@ func (v *live) expect(e *expectation, s *step) *Error {
 		}
 	}
 	switch {
-	case blind[first] && (first != "state" || v.r.world != nil):
+	case blind[first] && (first != "state" || v.r.world != nil) && (!inside || first == "region"):
 		v.out.Unseen++
 		return nil
 	case first == "async":
@@ -44,7 +47,15 @@ func (v *live) expect(e *expectation, s *step) *Error {
 	ok, have := false, ""
 	v.within(patience, func() bool {
 		v.settle()
-		ok, have = e.holds(v.r, p)
+		if inside && tcpExpects[first] != nil && v.r.world != nil {
+			v.inside(func(dev *nic.Device) {
+				v.r.engine = dev.TCP()
+				ok, have = e.holds(v.r, p)
+				v.r.engine = nil // it is the NIC's thread's
+			})
+		} else {
+			ok, have = e.holds(v.r, p)
+		}
 		return ok || v.bench.decided(e, p)
 	})
 	if v.dead != nil || ok {
@@ -53,6 +64,13 @@ func (v *live) expect(e *expectation, s *step) *Error {
 	v.differ(&v.out.Inside, "not so: "+text, have)
 	v.bench.skip(e, p)
 	return nil
+}
+
+// inside looks at the NIC, on its thread.
+func (v *live) inside(look func(dev *nic.Device)) {
+	if err := v.cable.Inside(look); err != nil {
+		v.fail(err)
+	}
 }
 
 // overIn is how long after the end of a connection the application learns
@@ -75,41 +93,68 @@ func (e *endpoint) settled(v *live) bool {
 // longestLive is how long a script may take against a live machine.
 const longestLive = 20 * time.Second
 
-// ours are settings of this NIC that no other has, with what they are about.
-var ours = map[string]string{
-	"markers": "siw has no markers", "rtr": "which indications are supported is fixed in siw",
-	"strict-reads": "a setting of this NIC", "request-timeout": "siw's time for a request is fixed",
-	"reply-timeout": "siw's time for a reply is fixed", "close-timeout": "a setting of this NIC",
-	"first-delay": "a setting of this NIC", "nudge": "a setting of this NIC",
-	"placement": "siw never places out of order", "iwarp": "a setting of this NIC",
-	"segments": "it states each segment of this NIC's TCP engine",
+// lacks are words of scripts that a machine has no counterpart for, with the reason.
+type lacks struct {
+	settings, commands map[string]string
+	mr                 string // of a region with an address, and with the right ra if noAtomics
+	noAtomics          bool
+	tcp, others        string // of scripts of TCP alone, of 16B packets and PTP
 }
 
-// commandsOfOurs are words of commands that the verbs of Linux or siw do not
-// have.
-var commandsOfOurs = map[string]string{
-	"invalidate": "user programs of siw cannot invalidate an STag", "abort": "rdma_cm has no abortive end",
-	"send-imm": "siw has no Immediate Data", "write-imm": "siw has no Immediate Data",
-	"fetch-add": "siw has no atomics",
-	"swap":      "siw has no atomics", "cmp-swap": "siw has no atomics",
+var lacking = map[Machine]*lacks{
+	Linux: {
+		settings: map[string]string{
+			"markers": "siw has no markers", "rtr": "which indications are supported is fixed in siw",
+			"strict-reads": "a setting of this NIC", "request-timeout": "siw's time for a request is fixed",
+			"reply-timeout": "siw's time for a reply is fixed", "close-timeout": "a setting of this NIC",
+			"first-delay": "a setting of this NIC", "nudge": "a setting of this NIC",
+			"placement": "siw never places out of order", "iwarp": "a setting of this NIC",
+			"segments": "it states each segment of this NIC's TCP engine",
+		},
+		commands: map[string]string{
+			"invalidate": "user programs of siw cannot invalidate an STag",
+			"abort":      "rdma_cm has no abortive end",
+			"send-imm":   "siw has no Immediate Data", "write-imm": "siw has no Immediate Data",
+			"fetch-add": "siw has no atomics",
+			"swap":      "siw has no atomics", "cmp-swap": "siw has no atomics",
+		},
+		mr: "siw has neither addresses of one's choice nor atomics", noAtomics: true,
+		tcp:    "it states each segment as this NIC's TCP engine sends it; siw's TCP is that of Linux",
+		others: "siw has no Omni-Path and no PTP",
+	},
+	NIC: {
+		settings: map[string]string{"gso": "super-frames do not pass the wire",
+			"nudge": "the connection of a program begins with a Write, which is the nudge"},
+		commands: map[string]string{
+			"invalidate": "the verbs library invalidates an STag by a work request alone",
+			"abort":      "rdma_cm has no abortive end",
+			"swap":       "the verbs library has no Swap",
+			"mask":       "the verbs library has no masked atomics",
+		},
+		mr:     "the program does not choose its addresses",
+		tcp:    "the verbs library has no TCP streams",
+		others: "the verbs library has no Omni-Path and no PTP",
+	},
 }
 
-// inapplicable says why the script cannot be run against a live machine, ""
-// if it can.
-func (s *Script) inapplicable() string {
+// NotLive says why the script cannot be run against a live machine, "" if it can.
+func (s *Script) NotLive(m Machine) string {
+	lack := lacking[m]
 	switch {
 	case s.set.proto != nil && s.set.proto != roceProtocol:
-		return "siw has no Omni-Path and no PTP"
+		return lack.others
 	case s.set.proto == nil && !s.set.iwarp:
-		return "it states each segment as this NIC's TCP engine sends it; siw's TCP is that of Linux"
-	case s.notLive != "":
-		return s.notLive
+		return lack.tcp
+	case s.notLive[m] != "":
+		return s.notLive[m]
+	case s.set.roce.plain && m == NIC:
+		return "the NIC has no queue pair of RoCE, and the program needs one"
 	}
 	for _, name := range s.given {
-		switch why := ours[name]; {
+		switch why := lack.settings[name]; {
 		case why != "":
 			return why
-		case name == "crc" && s.set.rdma.CRC == mpa.CRCRefused:
+		case name == "crc" && s.set.rdma.CRC == mpa.CRCRefused && m == Linux:
 			return "siw never refuses CRCs"
 		}
 	}
@@ -121,8 +166,11 @@ func (s *Script) inapplicable() string {
 		case absolute:
 			length = st.when.until
 		}
-		if why := st.inapplicable(); why != "" {
+		if why := lack.of(st); why != "" {
 			return why
+		}
+		if s.set.explicit && m == NIC && strings.Contains(st.line.source, " connect") {
+			return "it states each segment, and the connection of a program begins with one more"
 		}
 	}
 	if length > longestLive {
@@ -131,27 +179,30 @@ func (s *Script) inapplicable() string {
 	return ""
 }
 
-// inapplicable says which word of the step a live machine has no counterpart
-// for.
-func (st *step) inapplicable() string {
+// of says which word of the step the machine has no counterpart for.
+func (a *lacks) of(st *step) string {
 	if _, ok := st.act.(*command); !ok || st.line.proto != nil {
 		return ""
 	}
 	words := strings.Fields(st.line.source)
 	for i, w := range words[1:] {
-		if why := commandsOfOurs[w]; why != "" {
+		if why := a.commands[w]; why != "" {
 			return why
 		}
-		if words[1] == "mr" && (w == "addr" || i > 1 && slices.Contains(strings.Split(w, ","), "ra")) {
-			return "siw has neither addresses of one's choice nor atomics"
+		atomics := a.noAtomics && i > 1 && slices.Contains(strings.Split(w, ","), "ra")
+		if words[1] == "mr" && (w == "addr" || atomics) {
+			return a.mr
 		}
 	}
 	return ""
 }
 
-// NotLive says why the script cannot be run against a live machine, "" if it
-// can.
-func (s *Script) NotLive() string { return s.inapplicable() }
+// FirstPort is that of the peer's first connection in virtual time.
+const FirstPort = 40000
+
+// Remote is the peer's address in virtual time, Port the NIC's port.
+func (s *Script) Remote() netip.Addr { return s.set.remote() }
+func (s *Script) Port() uint16       { return s.set.port }
 
 // IPv6 tells whether the script is about IPv6.
 func (s *Script) IPv6() bool { return s.set.v6 }

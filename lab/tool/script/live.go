@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"tapir/nic"
 	"tapir/nic/buf"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
@@ -25,6 +26,24 @@ type Cable struct {
 	MAC, Station  ether.Addr           // of the machine and of the peer that the script plays
 	Local, Remote netip.Addr           // their addresses
 	Port, First   uint16               // the machine's port; that of the peer's first connection, others follow
+	// Inside runs a function on the thread of a NIC of this process, for what its
+	// application cannot tell; nil: the machine is a Linux with siw or rxe.
+	Inside func(look func(dev *nic.Device)) error
+}
+
+// Machine is what a live run is against.
+type Machine uint8
+
+const (
+	Linux Machine = iota // siw or rxe in a guest
+	NIC                  // a NIC of this process, with a program under tapir run
+)
+
+func (c *Cable) machine() Machine {
+	if c.Inside != nil {
+		return NIC
+	}
+	return Linux
 }
 
 // State is what a run against a live machine came to.
@@ -98,7 +117,7 @@ type stated struct {
 // from the script is in the outcome; an error says that the machine does not
 // answer.
 func (s *Script) RunLive(cable Cable, trace io.Writer) (Outcome, error) {
-	if why := s.inapplicable(); why != "" {
+	if why := s.NotLive(cable.machine()); why != "" {
 		cable.Agent.Close()
 		return Outcome{Frames: NotApplicable, Inside: NotApplicable, Why: []string{why}}, nil
 	}

@@ -85,7 +85,24 @@ func TestInapplicable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if have := s.NotLive(); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
+		if have := s.NotLive(Linux); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
+			t.Errorf("%q: %q, want %q", c.text, have, c.why)
+		}
+	}
+	for _, c := range []struct{ text, why string }{
+		{"0 listen", "no TCP streams"}, {"protocol ptp\n0 expect quiet", "no Omni-Path and no PTP"},
+		{"protocol iwarp\n0 connect\n0 abort", "no abortive end"},
+		{"protocol iwarp\nsegments explicit\n0 connect", "begins with one more"},
+		{"protocol iwarp\n0 post cmp-swap 1 buf len 8 stag 1 to 0 add 1 mask 1", "masked"},
+		{"protocol roce\niwarp on\n0 expect quiet", "no queue pair of RoCE"},
+		{"# not verbs: because\nprotocol iwarp\n0 listen", "because"},
+		{"# not live: because\nprotocol iwarp\nmarkers on\n0 mr buf 10 lw,ra", ""},
+	} {
+		s, err := Parse("x.wire", c.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := s.NotLive(NIC); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
 			t.Errorf("%q: %q, want %q", c.text, have, c.why)
 		}
 	}

@@ -115,13 +115,15 @@ func (e *expectation) observe(kind func(h *happening) bool, matches func(w *worl
 	e.kind = kind
 	e.holds = func(r *runner, p *peer) (bool, string) {
 		h, i := p.end.first(kind)
-		if h == nil {
+		if h == nil || r.live != nil && !matches(r.world, h) {
 			for i := range r.world.events {
 				if h := &r.world.events[i]; kind(h) && matches(r.world, h) {
 					r.world.events = slices.Delete(r.world.events, i, i+1)
 					return true, ""
 				}
 			}
+		}
+		if h == nil {
 			return false, "nothing of the kind has happened"
 		}
 		if !matches(r.world, h) {

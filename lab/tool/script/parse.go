@@ -13,8 +13,8 @@ type Script struct {
 	Name    string // file name, for errors
 	set     settings
 	steps   []*step
-	given   []string // settings, by name
-	notLive string   // why it is not to be run against a live machine
+	given   []string  // settings, by name
+	notLive [2]string // why it is not to be run against a Machine
 }
 
 // step is one timed line.
@@ -73,8 +73,10 @@ func Parse(name, text string) (s *Script, err error) {
 	for i, source := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 		l := split(name, i+1, strings.TrimRight(source, " \t\r"))
 		if l.done() {
-			if why, ok := strings.CutPrefix(strings.TrimSpace(source), "# not live: "); ok {
-				s.notLive = why
+			for m, words := range [...]string{Linux: "# not live: ", NIC: "# not verbs: "} {
+				if why, ok := strings.CutPrefix(strings.TrimSpace(source), words); ok {
+					s.notLive[m] = why
+				}
 			}
 			continue
 		}

@@ -1,12 +1,12 @@
 package script
 
 import (
-	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 
+	"tapir/nic"
 	"tapir/nic/cm"
 	"tapir/nic/verbs"
 	"tapir/nic/verbs/qpattr"
@@ -158,43 +158,18 @@ func (h *roceGuest) recv(id, off, n uint64) error {
 }
 
 func (h *roceGuest) post(wr verbs.SendWR) error {
-	op := map[verbs.Opcode]struct {
-		ibv int
-		wc  verbs.WCOpcode
-	}{
-		verbs.OpWrite: {0, verbs.WCWrite}, verbs.OpWriteImm: {1, verbs.WCWrite}, verbs.OpSend: {2, verbs.WCSend},
-		verbs.OpSendImm: {3, verbs.WCSend}, verbs.OpRead: {4, verbs.WCRead}, verbs.OpCompSwap: {5, verbs.WCCompSwap},
-		verbs.OpFetchAdd: {6, verbs.WCFetchAdd}, verbs.OpSendInv: {9, verbs.WCSend},
-	}[wr.Opcode]
-	flags, extra := 0, wr.Invalidate
-	for bit, ibv := range ibvFlags {
-		if wr.Flags&bit != 0 {
-			flags |= ibv
-		}
-	}
-	if wr.Opcode != verbs.OpSendInv {
-		extra = uint32(wr.Imm)
-	}
+	op := ibvOpcodes[wr.Opcode]
 	h.posted[wr.ID] = op.wc
-	return h.g.do("post %d %d %d %d %d %d %d - 1 %d %d %d %d %d", roceQP, wr.ID, op.ibv, flags, wr.RemoteAddr, wr.RKey,
-		extra, h.addr+wr.SGEs[0].Addr, wr.SGEs[0].Length, h.key, wr.Atomic.CompareAdd, wr.Atomic.Swap)
+	wr.SGEs[0].Addr += h.addr
+	wr.SGEs[0].LKey = h.key
+	return h.g.post(roceQP, op.ibv, &wr, pieces(wr.SGEs))
 }
 
 func (h *roceGuest) move(to verbs.State) error {
 	return h.g.do("modify %d %d", roceQP, to-verbs.Reset)
 }
 
-func (h *roceGuest) state() verbs.State {
-	n := 0
-	text, err := h.g.call("state %d", roceQP)
-	if err == nil {
-		_, err = fmt.Sscan(text, &n)
-	}
-	if err != nil {
-		h.v.fail(fmt.Errorf("the state of its queue pair: %w", err))
-	}
-	return verbs.Reset + verbs.State(n)
-}
+func (h *roceGuest) state() verbs.State { return h.g.state(roceQP) }
 
 func (h *roceGuest) memory(off, n uint64) []byte {
 	if n == 0 {
@@ -232,7 +207,12 @@ func (h *roceGuest) reject() error     { return h.onID("reject %d -") }
 func (h *roceGuest) disconnect() error { return h.onID("disconnect %d") }
 
 // counters implements roceHost: what rxe counts is not what scripts ask for.
-func (h *roceGuest) counters() (drops, all map[string]uint64) { return nil, nil }
+func (h *roceGuest) counters() (drops, all map[string]uint64) {
+	if h.v.cable.machine() == NIC {
+		h.v.inside(func(dev *nic.Device) { drops, all = roceCounters(dev) })
+	}
+	return drops, all
+}
 
 // event implements guestEar.
 func (h *roceGuest) event(n []int64, _ string) {
@@ -259,9 +239,7 @@ func (h *roceGuest) completion(n []int64) {
 	if wc.Status != verbs.StatusSuccess { // the other fields mean nothing
 		wc.Opcode = h.posted[wc.ID]
 	} else if wc.WithImm = wc.Opcode >= verbs.WCRecv && n[5]&withImm != 0; wc.WithImm {
-		var b [4]byte
-		binary.NativeEndian.PutUint32(b[:], uint32(n[6]))
-		wc.Imm = uint64(binary.BigEndian.Uint32(b[:]))
+		wc.Imm = immediate(n[6])
 	}
 	h.tell(roceCompletion(&wc))
 }

@@ -8,7 +8,6 @@ import (
 
 	"tapir/nic"
 	"tapir/nic/cm"
-	"tapir/nic/fastlinq"
 	"tapir/nic/nicdrop"
 	"tapir/nic/verbs"
 	"tapir/nic/verbs/qpattr"
@@ -36,13 +35,8 @@ func newRoCENIC(r *runner) (bench, error) {
 	b := newRoCEBench(r)
 	n := &roceNIC{b: b}
 	b.host = n
-	cfg := nic.Config{Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(r.local, 24)}, MTU: roceMTU, Seed: 1,
-		Hardware: &fastlinq.Config{}}
-	if cfg.RDMA.Personality = verbs.RoCE; set.plain {
-		cfg.RDMA.Personality = verbs.IWARP
-	}
 	var err error
-	if n.dev, err = nic.New(cfg, nic.Env{Pool: r.pool, Wire: n}); err != nil {
+	if n.dev, err = nic.New(r.script.NIC(), nic.Env{Pool: r.pool, Wire: n}); err != nil {
 		return nil, err
 	}
 	b.mac = n.dev.Config().MAC
@@ -134,17 +128,19 @@ func (n *roceNIC) Room() int { return math.MaxInt32 }
 func (n *roceNIC) Transmit(f *frame.Frame) { n.b.sent(n.b.r.over.carryFrame(f, n.b.r.pool, false)) }
 
 // counters implements roceHost: drops are those of the transport and of the NIC below it.
-func (n *roceNIC) counters() (drops, all map[string]uint64) {
+func (n *roceNIC) counters() (drops, all map[string]uint64) { return roceCounters(n.dev) }
+
+func roceCounters(dev *nic.Device) (drops, all map[string]uint64) {
 	drops, all = map[string]uint64{}, map[string]uint64{}
-	for _, c := range n.dev.Counters() {
+	for _, c := range dev.Counters() {
 		all[c.Name] = c.Value
 		if name, ok := strings.CutPrefix(c.Name, "rx_drop_"); ok {
 			drops[strings.ReplaceAll(name, "_", "-")] = c.Value
 		}
 	}
 	for r := range nicdrop.All() {
-		if n.dev.RoCE != nil && n.dev.RoCE.Stats().Drops[r] > 0 {
-			drops[hyphenated(r)] = n.dev.RoCE.Stats().Drops[r]
+		if dev.RoCE != nil && dev.RoCE.Stats().Drops[r] > 0 {
+			drops[hyphenated(r)] = dev.RoCE.Stats().Drops[r]
 		}
 	}
 	return drops, all

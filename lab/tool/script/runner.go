@@ -147,7 +147,7 @@ func (r *runner) soon(so func() bool) bool {
 // runner is a run of s that has not begun.
 func (s *Script) runner(trace io.Writer) *runner {
 	return &runner{script: s, trace: trace, peers: map[int]*peer{}, port: s.set.port, local: s.set.local(),
-		remote: s.set.remote(), first: 40000}
+		remote: s.set.remote(), first: FirstPort}
 }
 
 // step runs one step. The NIC does not answer yet if the next step is in the

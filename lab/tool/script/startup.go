@@ -145,6 +145,11 @@ func (s *startupFrame) send(r *runner, p *peer) (string, *difference) {
 	if bad := e.ensureOpen(); bad != "" {
 		return "", &difference{bad, s.word}
 	}
+	if e.indicates = e.askedUnstated() && s.frame.Enhanced && !s.frame.Reject && !s.plain; e.indicates {
+		agreed := *s
+		agreed.words.P2P, agreed.words.RTRWrite = true, true
+		s = &agreed
+	}
 	b, wrong := s.bytes(r.world)
 	if wrong != nil {
 		return "", wrong
@@ -159,6 +164,18 @@ func (s *startupFrame) send(r *runner, p *peer) (string, *difference) {
 		e.push(s.framing)
 	}
 	return "", nil
+}
+
+// askedUnstated tells whether the NIC has asked for the peer-to-peer model although the script
+// does not say so: for programs, which do not know who has to send first, it always asks. The
+// peer agrees, and takes the empty Write that follows.
+func (e *endpoint) askedUnstated() bool {
+	v := e.w.r.live
+	if v == nil || v.cable.machine() != NIC || e.w.r.script.set.rdma.PeerToPeer || e.theirs == nil {
+		return false
+	}
+	words, _, err := mpa.ParseEnhanced(e.theirs.PrivateData)
+	return e.theirs.Enhanced && err == nil && words.P2P && e.mine == nil
 }
 
 func (s *startupFrame) text(b []byte) string {
@@ -199,7 +216,7 @@ func frameText(f *mpa.Frame) string {
 }
 
 // compare implements message.
-func (s *startupFrame) compare(r *runner, _ *peer, got *packet) []difference {
+func (s *startupFrame) compare(r *runner, p *peer, got *packet) []difference {
 	if got.unit == nil || got.unit.frame == nil {
 		return []difference{{"message: not a start-up frame", s.word}}
 	}
@@ -220,8 +237,10 @@ func (s *startupFrame) compare(r *runner, _ *peer, got *packet) []difference {
 		differ(err != nil, "private")
 		differ(!s.ird.any && uint64(e.IRD) != s.ird.n, "ird")
 		differ(!s.ord.any && uint64(e.ORD) != s.ord.n, "ord")
-		differ(e.P2P != s.words.P2P, "p2p")
-		differ(e.RTR() != s.words.RTR(), "rtr")
+		if !p.end.askedUnstated() {
+			differ(e.P2P != s.words.P2P, "p2p")
+			differ(e.RTR() != s.words.RTR(), "rtr")
+		}
 	}
 	bad := s.private.differs(r.world, private, 0)
 	d.add(bad != "", "private data: "+bad, s.word)

@@ -21,23 +21,11 @@ type virtual struct {
 
 // newVirtual makes the world of r around a NIC, and its TCP engine r.engine.
 func newVirtual(r *runner) (*world, error) {
-	set := &r.script.set
 	w := &world{r: r, station: station}
 	v := &virtual{w: w, pds: map[string]*verbs.PD{}}
 	w.machine, r.sim = v, w
-	bits := 24
-	if set.v6 {
-		bits = 64
-	}
-	cfg := nic.Config{
-		Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(r.local, bits)}, MTU: set.mtu(),
-		Seed: set.seed, IWARP: set.rdma, TCP: set.cfg, Hardware: &fastlinq.Config{},
-	}
-	if set.cfg.MaxSegs > 1 {
-		cfg.Frames = nic.GSO
-	}
 	var err error
-	if v.dev, err = nic.New(cfg, nic.Env{Pool: r.pool, Wire: v}); err != nil {
+	if v.dev, err = nic.New(r.script.NIC(), nic.Env{Pool: r.pool, Wire: v}); err != nil {
 		return nil, err
 	}
 	w.mac = v.dev.Config().MAC
@@ -47,6 +35,28 @@ func newVirtual(r *runner) (*world, error) {
 		return nil, err
 	}
 	return w, nil
+}
+
+// NIC is the NIC that a script of iWARP or RoCE is about.
+func (s *Script) NIC() nic.Config {
+	set := &s.set
+	bits := 24
+	if set.v6 {
+		bits = 64
+	}
+	cfg := nic.Config{
+		Name: "nic", Addrs: []netip.Prefix{netip.PrefixFrom(set.local(), bits)}, MTU: set.mtu(), Seed: set.seed,
+		IWARP: set.rdma, TCP: set.cfg, Hardware: &fastlinq.Config{},
+	}
+	if set.cfg.MaxSegs > 1 {
+		cfg.Frames = nic.GSO
+	}
+	if !set.iwarp {
+		if cfg.MTU, cfg.Seed = roceMTU, 1; !set.roce.plain {
+			cfg.RDMA.Personality = verbs.RoCE
+		}
+	}
+	return cfg
 }
 
 // poll goes on until all rest.
@@ -170,8 +180,10 @@ func (v *virtual) newID(e *endpoint) connection {
 	return &nicID{e, v, v.dev.CM.NewID(v.connection, nil)}
 }
 
-func (v *virtual) counter(name string) (uint64, bool) {
-	for _, c := range v.dev.Counters() {
+func (v *virtual) counter(name string) (uint64, bool) { return counter(v.dev, name) }
+
+func counter(dev *nic.Device, name string) (uint64, bool) {
+	for _, c := range dev.Counters() {
 		if c.Name == name {
 			return c.Value, true
 		}

@@ -1,18 +1,19 @@
 /*
- * wireapp - the application of a wire script in a Linux guest: it does what it
- * is told over a TCP connection and tells what happens to it. Package
+ * wireapp - the application of a wire script, in a Linux guest or under `tapir run`:
+ * it does what it is told over a connection and tells what happens to it. Package
  * tapir/lab/tool/live is at the other end.
  *
- *   wireapp PORT
+ *   wireapp PORT      over TCP
+ *   wireapp -         over standard input, which is a socket
  *
- * Each connection is served by a process of its own, which owns all that it
+ * Each TCP connection is served by a process of its own, which owns all that it
  * makes: nothing is left of a script when its connection ends. A command is a
  * line, answered by a line that begins with "ok" or "err":
  *
  *   mr PD LEN GUARD RIGHTS         ok ADDRESS KEY; GUARD octets more on either side
  *   dereg KEY
  *   put ADDR LEN, and LEN octets   get ADDR LEN: ok HEX|-
- *   srq PD WRS
+ *   srq PD WRS                     limit WRS: an event when fewer receives are left
  *   qp QP PD SENDS RECVS SGES INLINE SHARED [SERVICE]    ok QPN
  *   recv QP|0 ID N [ADDR LEN KEY]...            0: into the shared queue
  *   post QP ID OPCODE FLAGS ADDR KEY INV|IMM HEX|- N [ADDR LEN KEY]... [COMPARE|ADD SWAP]
@@ -258,6 +259,12 @@ static void do_srq(void)
 	answer(!srq);
 }
 
+static void do_limit(void)
+{
+	struct ibv_srq_attr a = { .srq_limit = number() };
+	answer(failed(ibv_modify_srq(srq, &a, IBV_SRQ_LIMIT)));
+}
+
 static void do_qp(void)
 {
 	int i = small(QPS);
@@ -288,9 +295,9 @@ static union ibv_gid gid(const char *text)
 
 static int index_of(union ibv_gid want)
 {
-	union ibv_gid g;
+	struct ibv_gid_entry e;
 	for (int i = 0; i < 256; i++)
-		if (!ibv_query_gid(dev, 1, i, &g) && !memcmp(&g, &want, sizeof g))
+		if (!ibv_query_gid_ex(dev, 1, i, &e, 0) && e.gid_type == IBV_GID_TYPE_ROCE_V2 && !memcmp(&e.gid, &want, sizeof want))
 			return i;
 	return -1;
 }
@@ -500,7 +507,8 @@ static void do_sync(void)
 }
 
 static const struct { const char *name; void (*run)(void); } commands[] = {
-	{ "mr", do_mr }, { "dereg", do_dereg }, { "put", do_put }, { "get", do_get }, { "srq", do_srq }, { "qp", do_qp },
+	{ "mr", do_mr }, { "dereg", do_dereg }, { "put", do_put }, { "get", do_get }, { "srq", do_srq }, { "limit", do_limit },
+	{ "qp", do_qp },
 	{ "recv", do_recv }, { "post", do_post }, { "modify", do_modify }, { "state", do_state }, { "ready", do_ready },
 	{ "listen", do_listen }, { "unlisten", do_unlisten },
 	{ "connect", do_connect }, { "accept", do_accept }, { "reject", do_reject }, { "disconnect", do_disconnect }, { "sync", do_sync },
@@ -554,8 +562,12 @@ int main(int argc, char **argv)
 	int on = 1, s = socket(AF_INET6, SOCK_STREAM, 0);
 	if (argc != 2)
 		return 2;
-	signal(SIGCHLD, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
+	if (!strcmp(argv[1], "-")) {
+		serve(0);
+		return 0;
+	}
+	signal(SIGCHLD, SIG_IGN);
 	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	if (bind(s, (void *)&at, sizeof at) || listen(s, 8)) {
 		perror("wireapp");

@@ -30,23 +30,23 @@ func newScript() *cobra.Command {
 			"  tapir script --peer rxe lab/tool/script/testdata/roce/*/*.wire",
 		Args: cli.AtLeast(1, "the script is missing: see: tapir script --help"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			how, known := vias[via]
 			all, err := script.ReadFiles(cmd.OutOrStdout(), args)
 			switch {
 			case err != nil:
 				return err
+			case cmd.Flags().Changed("via") && against != "nic":
+				return usage.Errorf("--via is for --peer nic")
+			case cmd.Flags().Changed("lanes") && against == "":
+				return usage.Errorf("--lanes is for --peer")
+			case !known:
+				return usage.Errorf("--via %q: want auto, trap or preload", via)
 			case against == "":
 				return script.RunAll(cmd.OutOrStdout(), all, trace, wire)
 			case wire != "":
 				return usage.Errorf("--wire and --peer exclude each other")
 			case lanes < 1 || lanes > 16:
 				return usage.Errorf("--lanes %d: want 1 to 16", lanes)
-			}
-			how, ok := vias[via]
-			switch {
-			case cmd.Flags().Changed("via") && against != "nic":
-				return usage.Errorf("--via is for --peer nic")
-			case !ok:
-				return usage.Errorf("--via %q: want auto, trap or preload", via)
 			}
 			how.Path = via
 			return live.Against(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), all, against, lanes, trace, how)

@@ -39,6 +39,7 @@ type node struct {
 	dead    bool          // it was killed
 	lives   int           // how often it was restarted
 	said    *capture.Join // takes the log of a NIC; nil: its link is not captured
+	sampled uint64        // turns of place when the tables were sampled last
 }
 
 // engine is what nodes of all kinds have in common.

@@ -10,8 +10,7 @@ import (
 	"tapir/lab/run/result"
 	"tapir/nic/dcb"
 	"tapir/nic/roce"
-	"tapir/nic/roce/dcqcn"
-	"tapir/nic/toe"
+	"tapir/nic/verbs"
 	"tapir/wire/frame"
 )
 
@@ -28,6 +27,7 @@ const (
 type sampler struct {
 	lab         *lab
 	probes      []probe
+	ports       []func() *portCounts // of all switches
 	began, next frame.Time
 	every       time.Duration
 	at          []float64 // seconds
@@ -83,7 +83,7 @@ func (l *lab) sampler() *sampler {
 		return nil
 	}
 	s := &sampler{lab: l, every: sampleFirst}
-	s.add(dropChart, "all switches", l.lost)
+	s.add(dropChart, "all switches", s.lost)
 	for _, n := range l.nodes {
 		switch {
 		case n.sw != nil:
@@ -100,18 +100,14 @@ func (s *sampler) add(chart int, name string, read func() float64) {
 }
 
 // lost is how many frames switches have lost for want of room, and to watchdogs.
-func (l *lab) lost() (sum float64) {
-	for _, n := range l.nodes {
-		for port := range n.ends {
-			if n.sw == nil {
-				break
-			}
-			for _, c := range n.sw.ClassCounts(port) {
-				sum += float64(c.QueueDrops)
-			}
-			for _, c := range n.sw.PriorityCounts(port) {
-				sum += float64(c.Discards)
-			}
+func (s *sampler) lost() (sum float64) {
+	for _, counts := range s.ports {
+		p := counts()
+		for i := range p.classes {
+			sum += float64(p.classes[i].QueueDrops)
+		}
+		for i := range p.priorities {
+			sum += float64(p.priorities[i].Discards)
 		}
 	}
 	return sum
@@ -122,7 +118,7 @@ func (l *lab) lost() (sum float64) {
 func (s *sampler) watchSwitch(n *node) {
 	for port, e := range n.ends {
 		far := e.link.ends[1-e.side].node
-		classes, counts := n.sw.ClassCounts(port), s.counts(n.sw, port)
+		classes, counts := n.sw.ClassCounts(port), s.counts(n, port)
 		for tc := range classes {
 			name := fmt.Sprintf("%s to %s", n.Name, far.Name)
 			if len(classes) > 1 {
@@ -149,54 +145,65 @@ type portCounts struct {
 	priorities [dcb.Classes]sw.PriorityCounts
 }
 
-// counts takes the counters of a port once in each sample.
-func (s *sampler) counts(of *sw.Switch, port int) func() *portCounts {
-	taken, p := -1, new(portCounts)
-	return func() *portCounts {
-		if taken != len(s.at) {
-			taken, p.classes, p.priorities = len(s.at), of.ClassCounts(port), of.PriorityCounts(port)
-		}
+// counts are the counters of a port in the sample.
+func (s *sampler) counts(n *node, port int) func() *portCounts {
+	p := new(portCounts)
+	refresh := s.refresh(n, func() { p.classes, p.priorities = n.sw.ClassCounts(port), n.sw.PriorityCounts(port) })
+	counts := func() *portCounts {
+		refresh()
 		return p
 	}
+	s.ports = append(s.ports, counts)
+	return counts
 }
 
-// watchNIC notes the congestion control of a NIC: of several queue pairs that with the
+// refresh has read called once in each sample, if the node has had a turn since the last one.
+func (s *sampler) refresh(n *node, read func()) func() {
+	taken, turns := -1, uint64(0)
+	return func() {
+		if taken == len(s.at) {
+			return
+		}
+		if now := n.place.Turns(); taken < 0 || now != turns {
+			turns = now
+			read()
+		}
+		taken = len(s.at)
+	}
+}
+
+// watchNIC notes the congestion control of a NIC: of several connections that with the
 // lowest rate, the largest window and the largest estimate.
 func (s *sampler) watchNIC(n *node) {
-	s.add(limitChart, n.Name, func() (least float64) {
-		ofRoCE(n, func(l dcqcn.State) {
-			if rate := float64(l.Rate) / 1e6 / 1e3; rate > 0 && (least == 0 || rate < least) {
-				least = rate
+	var rate, alpha, window float64
+	refresh := s.refresh(n, func() {
+		rate, alpha, window = 0, 0, 0
+		if n.dev.Verbs.Identity().Personality == verbs.RoCE {
+			for _, q := range n.dev.Verbs.QPs() {
+				if i, ok := roce.InfoOf(q); ok && i.Limiter != nil {
+					if r := float64(i.Limiter.Rate) / 1e6 / 1e3; r > 0 && (rate == 0 || r < rate) {
+						rate = r
+					}
+					alpha = max(alpha, float64(i.Limiter.Alpha)/1e6)
+				}
 			}
+		}
+		if e := n.dev.TCP(); e != nil {
+			for c := range e.Conns {
+				i := c.Info()
+				alpha, window = max(alpha, i.Alpha), max(window, float64(i.Cwnd))
+			}
+		}
+	})
+	of := func(chart int, value *float64) {
+		s.add(chart, n.Name, func() float64 {
+			refresh()
+			return *value
 		})
-		return least
-	})
-	s.add(alphaChart, n.Name, func() (most float64) {
-		ofRoCE(n, func(l dcqcn.State) { most = max(most, float64(l.Alpha)/1e6) })
-		return max(most, ofTCP(n, func(i toe.Info) float64 { return i.Alpha }))
-	})
-	s.add(windowChart, n.Name, func() float64 {
-		return ofTCP(n, func(i toe.Info) float64 { return float64(i.Cwnd) })
-	})
-}
-
-// ofRoCE looks at the rate limiters of a NIC's queue pairs.
-func ofRoCE(n *node, look func(dcqcn.State)) {
-	for _, q := range n.dev.Verbs.QPs() {
-		if i, ok := roce.InfoOf(q); ok && i.Limiter != nil {
-			look(*i.Limiter)
-		}
 	}
-}
-
-// ofTCP is the largest value of the TCP connections of a NIC.
-func ofTCP(n *node, value func(toe.Info) float64) (most float64) {
-	if e := n.dev.TCP(); e != nil {
-		for c := range e.Conns {
-			most = max(most, value(c.Info()))
-		}
-	}
-	return most
+	of(limitChart, &rate)
+	of(alphaChart, &alpha)
+	of(windowChart, &window)
 }
 
 // until is that of the lab, with samples while a side measures.

@@ -23,6 +23,22 @@ func (l *lab) watchTables() {
 		names = append(names, n.Name)
 	}
 	l.tables = record.NewTables(names, tablesEvery*time.Duration(10+len(names))/10)
+	l.tables.Changed = l.changed
+}
+
+// changed tells whether the tables of a node may differ from the last sample. Those of a NIC change in its
+// turns only; others show ages.
+func (l *lab) changed(name string) bool {
+	n := l.named[name]
+	if n == nil || n.dev == nil {
+		return true
+	}
+	turns := n.place.Turns()
+	if turns == n.sampled {
+		return false
+	}
+	n.sampled = turns
+	return true
 }
 
 // sampleTables takes the sample that is due by end at the latest; false: none is.

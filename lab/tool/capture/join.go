@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"cmp"
 	"hash/maphash"
 
@@ -22,13 +23,22 @@ type Join struct {
 	lab     *Lab
 	opt     JoinOptions
 	split   virtio.Splitter
-	own     []bool // of each end: its node tells, too
+	own     []bool     // of each end: its node tells, too
+	lanes   []*[2]lane // of each end, by direction
 	queue   []*joined
 	head    int // the first in queue
 	waiting map[joinKey]*joined
+	notes   []frame.Note // spare
 	spare   []*joined
 	now     int64 // the latest time that was told
 	octets  int   // of the frames in queue
+}
+
+// lane are the frames of a link end in one direction that wait for the other side. Most are what is told
+// next of the lane, and are found without a hash.
+type lane struct {
+	fresh   *joined     // the latest that waits, if it is not in Join.waiting as those before are
+	waiting [nobody]int // number in Join.waiting, by who has told
 }
 
 // JoinOptions bound what a Join holds.
@@ -60,7 +70,8 @@ type joined struct {
 	at    int64
 	told  source // by whom alone; nobody: it is ready
 	gone  bool   // it has become part of another
-	key   joinKey
+	lane  *lane
+	key   joinKey // if it is or was in Join.waiting
 	next  *joined // of those that wait with the same key
 }
 
@@ -87,7 +98,7 @@ func NewJoin(lab *Lab, opt JoinOptions) *Join {
 // Add describes a link end, and says whether its node tells of frames, too. It
 // returns the number of its interface.
 func (j *Join) Add(e End, node bool) (iface uint32) {
-	j.own = append(j.own, node)
+	j.own, j.lanes = append(j.own, node), append(j.lanes, new([2]lane))
 	return j.lab.Add(e)
 }
 
@@ -133,25 +144,58 @@ func (j *Join) tell(iface uint32, r *frame.Record, from source) {
 
 // frame takes a true frame of n octets on the wire.
 func (j *Join) frame(iface uint32, r *frame.Record, data []byte, n int, from source, id uint64, notes []frame.Note) {
-	x := j.take()
-	x.iface, x.whole, x.told, x.event = iface, n, from, false
-	x.data = append(x.data[:0], data...)
-	x.rec = frame.Record{Dir: r.Dir, Data: x.data, System: r.System, Drop: r.Drop,
-		Notes: appendNotes(x.rec.Notes[:0], notes)}
-	if x.rec.System == 0 {
-		x.rec.System = r.Stamp
+	rec := frame.Record{Dir: r.Dir, System: r.System, Drop: r.Drop}
+	if rec.System == 0 {
+		rec.System = r.Stamp
 	}
 	if from == fromLink {
-		x.rec.ID = id
+		rec.ID = id
 	}
+	// What a node drops on its way out never comes to the link.
+	waits := j.own[iface] && !(from == fromNode && r.Dir == frame.Outbound && isDropped(r, notes))
+	l := &j.lanes[iface][r.Dir]
+	if waits && j.merge(l, &rec, data, from, notes) {
+		j.pour()
+		return
+	}
+	x := j.take()
+	rec.Notes = appendNotes(x.rec.Notes[:0], notes)
+	x.iface, x.whole, x.told, x.event, x.lane = iface, n, nobody, false, l
+	x.data = append(x.data[:0], data...)
+	x.rec, x.rec.Data = rec, x.data
 	x.at = int64(x.rec.System)
-	if !j.own[iface] || from == fromNode && r.Dir == frame.Outbound && isDropped(r, notes) {
-		x.told = nobody // what a node drops on its way out never comes to the link
-	} else {
-		x.key = joinKey{iface, r.Dir, from, prefixHash(data, n), uint32(n)}
+	if waits {
+		x.told = from
 		j.match(x)
 	}
 	j.put(x)
+}
+
+// merge adds what one side tells to the frame that waits for just that, in its place, and reports whether
+// there is one.
+func (j *Join) merge(l *lane, r *frame.Record, data []byte, from source, notes []frame.Note) bool {
+	y, other := l.fresh, fromNode-from
+	if y == nil || y.told != other || l.waiting[other] > 0 || !bytes.Equal(y.data, data) {
+		return false
+	}
+	if from == fromNode {
+		j.now = max(j.now, int64(r.System))
+		if len(notes) > 0 { // the node's come first
+			j.notes = appendNotes(appendNotes(j.notes[:0], notes), y.rec.Notes)
+			j.notes, y.rec.Notes = y.rec.Notes, j.notes
+		}
+		y.rec.Drop = cmp.Or(y.rec.Drop, r.Drop)
+	} else {
+		at := int64(r.System)
+		if j.queue[len(j.queue)-1] != y || y.at > at {
+			return false // it has its place by what the link tells
+		}
+		j.now = max(j.now, at)
+		y.at, y.rec.System, y.rec.ID = at, r.System, r.ID
+		y.rec.Drop, y.rec.Notes = cmp.Or(r.Drop, y.rec.Drop), appendNotes(y.rec.Notes, notes)
+	}
+	y.told, l.fresh = nobody, nil
+	return true
 }
 
 // appendNotes appends copies of notes, in the memory of those that were there.
@@ -171,11 +215,17 @@ func appendNotes(to, notes []frame.Note) []frame.Note {
 // match looks for what the other side has told of the same frame, or has x wait
 // for it.
 func (j *Join) match(x *joined) {
+	j.settle(x.lane)
+	if x.lane.waiting[fromNode-x.told] == 0 {
+		x.lane.fresh = x
+		return
+	}
+	x.key = x.joinKey()
 	other := x.key
 	other.told = fromNode - x.told
 	y := j.waiting[other]
 	if y == nil {
-		j.wait(x)
+		x.lane.fresh = x
 		return
 	}
 	j.unwait(y)
@@ -193,9 +243,19 @@ func (j *Join) match(x *joined) {
 	link.told, node.told = nobody, nobody
 }
 
-// wait puts x behind those with its key.
-func (j *Join) wait(x *joined) {
-	x.next = nil
+func (x *joined) joinKey() joinKey {
+	return joinKey{x.iface, x.rec.Dir, x.told, prefixHash(x.data, x.whole), uint32(x.whole)}
+}
+
+// settle puts the fresh frame of a lane into waiting, behind those with its key.
+func (j *Join) settle(l *lane) {
+	x := l.fresh
+	if x == nil {
+		return
+	}
+	l.fresh = nil
+	l.waiting[x.told]++
+	x.key, x.next = x.joinKey(), nil
 	at := j.waiting[x.key]
 	if at == nil {
 		j.waiting[x.key] = x
@@ -209,6 +269,11 @@ func (j *Join) wait(x *joined) {
 
 // unwait takes x out of those that wait.
 func (j *Join) unwait(x *joined) {
+	if x.lane.fresh == x {
+		x.lane.fresh = nil
+		return
+	}
+	x.lane.waiting[x.told]--
 	first := j.waiting[x.key]
 	switch {
 	case first == x && x.next == nil:
@@ -234,6 +299,11 @@ func (j *Join) put(x *joined) {
 	}
 	j.queue[i] = x
 	j.octets += x.weight()
+	j.pour()
+}
+
+// pour writes what is ready.
+func (j *Join) pour() {
 	for j.head < len(j.queue) {
 		first := j.queue[j.head]
 		late := first.at+j.opt.Window < j.now || j.octets > j.opt.Octets

@@ -40,8 +40,12 @@ type Place struct {
 	engine Engine
 	index  int32
 	wake   frame.Time // the earliest wake-up in the queue
+	turns  uint64
 	batch  [1]*frame.Frame
 }
+
+// Turns counts what happened to the node: it grows with each of its turns, and when it is touched.
+func (p *Place) Turns() uint64 { return p.turns }
 
 // turn is when an event comes. The heap holds no pointers, and little is moved in it.
 type turn struct {
@@ -91,7 +95,10 @@ func (w *World) Add(e Engine) *Place {
 }
 
 // Touch polls a node after somebody else changed something about it.
-func (w *World) Touch(p *Place) { w.WakeUp(p, w.now) }
+func (w *World) Touch(p *Place) {
+	p.turns++
+	w.WakeUp(p, w.now)
+}
 
 // WakeUp polls a node at the given time at the latest.
 func (w *World) WakeUp(p *Place, at frame.Time) {
@@ -144,6 +151,7 @@ func (w *World) Step() {
 		return
 	}
 	p := w.nodes[node]
+	p.turns++
 	for {
 		if t.event == 0 {
 			if t.at == p.wake {

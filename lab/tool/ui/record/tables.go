@@ -6,9 +6,12 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
+
+	"tapir/nic/view"
 )
 
 // TablesFile is the file of the tables over time: gzip of one JSON document, History.
@@ -49,6 +52,10 @@ const (
 // Tables records a History. When there are many samples, every other is dropped, and they are
 // taken half as often. Its methods may be called from any goroutine.
 type Tables struct {
+	// Changed tells whether a node's tables may have changed since it was asked last; those of others are
+	// not read. Nil: all may have.
+	Changed func(node string) bool
+
 	mu          sync.Mutex
 	every, next time.Duration
 	most        int
@@ -56,6 +63,7 @@ type Tables struct {
 	h           History
 	last        []map[string][]byte // the tables of each node as they were last, by kind
 	rows, were  map[string][]byte   // of the table in hand, now and last
+	counted     [][]view.Counter    // the counters of each node as they were last
 }
 
 // Lab is the name of the lab among its nodes: its table of links has them by name.
@@ -71,6 +79,7 @@ func NewTables(nodes []string, every time.Duration) *Tables {
 		t.h.Nodes = append(t.h.Nodes, NodeHistory{Name: n, Tables: map[string][]Change{}})
 		t.last = append(t.last, map[string][]byte{})
 	}
+	t.counted = make([][]view.Counter, len(nodes))
 	return t
 }
 
@@ -96,7 +105,14 @@ func (t *Tables) Take(now time.Duration, read func(node string) map[string]any) 
 		t.h.At = append(t.h.At, now.Seconds())
 	}
 	for i := range t.h.Nodes {
+		if t.Changed != nil && !t.Changed(t.h.Nodes[i].Name) {
+			continue
+		}
 		for kind, table := range read(t.h.Nodes[i].Name) {
+			if list, ok := table.([]view.Counter); ok {
+				t.count(i, list)
+				continue
+			}
 			if raw, err := json.Marshal(table); err == nil { // what cannot be encoded is no table
 				t.take(i, kind, raw)
 			}
@@ -128,6 +144,52 @@ func (t *Tables) take(node int, kind string, raw []byte) {
 		}
 	}
 	t.last[node][kind] = raw
+	t.add(node, kind, c)
+}
+
+// count keeps what has changed of the table of counters, as take does, without JSON: it is the largest. What
+// it keeps of list is copied, for that is the caller's.
+func (t *Tables) count(node int, list []view.Counter) {
+	before := t.counted[node]
+	same := len(before) == len(list)
+	for i := 0; same && i < len(list); i++ {
+		same = before[i].Name == list[i].Name
+	}
+	if same && slices.Equal(before, list) {
+		return
+	}
+	were := map[string]uint64{} // if other counters have come
+	if !same {
+		for _, c := range before {
+			were[c.Name] = c.Value
+		}
+	}
+	rows := map[string]json.RawMessage{}
+	for i, c := range list {
+		was := were[c.Name]
+		if same {
+			was = before[i].Value
+		}
+		delete(were, c.Name)
+		switch {
+		case c.Value == was:
+		case c.Value == 0:
+			rows[c.Name] = json.RawMessage("null")
+		default:
+			rows[c.Name] = strconv.AppendUint(nil, c.Value, 10)
+		}
+	}
+	for name, was := range were {
+		if was != 0 {
+			rows[name] = json.RawMessage("null")
+		}
+	}
+	t.counted[node] = append(before[:0], list...)
+	t.add(node, "counters", Change{Sample: len(t.h.At) - 1, Rows: rows})
+}
+
+// add adds a change of a table.
+func (t *Tables) add(node int, kind string, c Change) {
 	all := t.h.Nodes[node].Tables
 	all[kind] = append(all[kind], c)
 	t.octets += c.octets()

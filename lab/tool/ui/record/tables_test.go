@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"tapir/nic/view"
 )
 
 // at are the rows of a table at a sample, as the page makes them.
@@ -155,5 +158,40 @@ func TestSampleAllocates(t *testing.T) {
 	// The names of the counters that are not zero, now and last, and what has changed.
 	if n > 2*150+20 {
 		t.Errorf("a sample of 300 counters, one of which has changed, allocates %v times", n)
+	}
+}
+
+// The counters of a NIC of this process are kept without JSON as others are with it, and a node of
+// which nothing has changed is not read.
+func TestCountersWithoutJSON(t *testing.T) {
+	type asJSON []view.Counter
+	plain, encoded := NewTables([]string{"a"}, time.Millisecond), NewTables([]string{"a"}, time.Millisecond)
+	reads, idle := 0, false
+	plain.Changed = func(node string) bool { return !idle }
+	for i, list := range [][]view.Counter{
+		{{Name: "x", Value: 1}, {Name: "y"}}, {{Name: "x", Value: 1}, {Name: "y"}}, {{Name: "x"}, {Name: "y", Value: 7}},
+		{{Name: "y", Value: 7}, {Name: "z", Value: 3}}, {{Name: "y", Value: 7}, {Name: "z", Value: 3}},
+		{{Name: "z"}}, {}, {{Name: "x", Value: 2}},
+	} {
+		now := time.Duration(i) * time.Millisecond
+		idle = i == 1 || i == 4
+		plain.Take(now, func(node string) map[string]any {
+			if node == "a" {
+				reads++
+			}
+			return map[string]any{"counters": list}
+		})
+		encoded.Take(now, func(string) map[string]any { return map[string]any{"counters": asJSON(list)} })
+		clear(list) // it is the caller's
+	}
+	var a, b bytes.Buffer
+	if err := errors.Join(plain.Write(&a), encoded.Write(&b)); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(a.Bytes(), b.Bytes()) {
+		t.Errorf("without JSON %+v, with it %+v", plain.h, encoded.h)
+	}
+	if reads != 6 {
+		t.Errorf("read %d times", reads)
 	}
 }

@@ -154,7 +154,7 @@ func (j *Join) frame(iface uint32, r *frame.Record, data []byte, n int, from sou
 	// What a node drops on its way out never comes to the link.
 	waits := j.own[iface] && !(from == fromNode && r.Dir == frame.Outbound && isDropped(r, notes))
 	l := &j.lanes[iface][r.Dir]
-	if waits && j.merge(l, &rec, data, from, notes) {
+	if waits && j.merge(l, &rec, data, n, from, notes) {
 		j.pour()
 		return
 	}
@@ -171,11 +171,11 @@ func (j *Join) frame(iface uint32, r *frame.Record, data []byte, n int, from sou
 	j.put(x)
 }
 
-// merge adds what one side tells to the frame that waits for just that, in its place, and reports whether
-// there is one.
-func (j *Join) merge(l *lane, r *frame.Record, data []byte, from source, notes []frame.Note) bool {
+// merge adds what one side tells of a frame of n octets to the one that waits for just that, in its place,
+// and reports whether there is one.
+func (j *Join) merge(l *lane, r *frame.Record, data []byte, n int, from source, notes []frame.Note) bool {
 	y, other := l.fresh, fromNode-from
-	if y == nil || y.told != other || l.waiting[other] > 0 || !bytes.Equal(y.data, data) {
+	if y == nil || y.told != other || l.waiting[other] > 0 || y.whole != n || !bytes.Equal(y.data, data) {
 		return false
 	}
 	if from == fromNode {

@@ -2,7 +2,9 @@ package capture
 
 import (
 	"bytes"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -101,6 +103,57 @@ func TestJoin(t *testing.T) {
 	}
 	if len(f.said) != 1 {
 		t.Errorf("%+v", f.said)
+	}
+}
+
+// Frames that are joined in their place, as both sides tell the same octets next to each other, are joined as
+// those that have to be looked for, since a checksum is left to the device.
+func TestJoinInPlace(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		type told struct {
+			node  bool
+			dir   frame.Direction
+			stamp frame.Stamp
+			id    uint64
+			fill  byte
+		}
+		var all []told
+		for i := range 60 {
+			at := frame.Stamp(100 + 10*i)
+			x := told{dir: frame.Direction(rng.IntN(2)), stamp: at, id: uint64(i + 1), fill: byte('a' + rng.IntN(3))}
+			y := x
+			y.node, y.stamp = true, at+frame.Stamp(rng.IntN(30))
+			if rng.IntN(8) > 0 {
+				all = append(all, x)
+			}
+			if rng.IntN(8) > 0 {
+				all = append(all, y)
+			}
+			if n := len(all); n > 1 && rng.IntN(3) == 0 {
+				all[n-1], all[n-2] = all[n-2], all[n-1]
+			}
+		}
+		file := func(differs bool) []string {
+			return rows(joinedFile(t, JoinOptions{Window: 200}, func(j *Join, a, _ uint32) {
+				for _, x := range all {
+					r := &frame.Record{Dir: x.dir, System: x.stamp, ID: x.id, Data: tcpOf(200, x.fill)}
+					if !x.node {
+						r.Notes = frame.Say(fmt.Sprint("link ", x.id))
+						j.Link(a, r)
+						continue
+					}
+					if differs {
+						r.Data[50]++
+					}
+					r.Notes = frame.Say(fmt.Sprint("node ", x.id))
+					j.Node(a, r)
+				}
+			}))
+		}
+		if d := cmp.Diff(file(true), file(false)); d != "" {
+			t.Fatalf("seed %d: %s", seed, d)
+		}
 	}
 }
 

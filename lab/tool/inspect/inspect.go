@@ -13,6 +13,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	"tapir/wire/ether"
 	"tapir/wire/fcoe"
@@ -32,6 +33,7 @@ type Packet struct {
 	Data      []byte // borrowed
 	End       string // of a link, if the capture is a lab's: frames are seen at several
 	OrigLen   int    // on the wire; more than len(Data) if the capture has cut it
+	Corrupted bool   // by a link of the lab, at random, as the capture's comments say
 }
 
 // Options of an Inspector.
@@ -72,6 +74,7 @@ type Inspector struct {
 	ptp    map[ptpKey]*ptpDomain
 	vlans  map[vlanKey]*fibreVLAN
 	noted  map[string]bool // notes that are made once
+	struck map[int]bool    // packets that a link of a lab has corrupted
 	start  int64           // time of the first packet
 	hand   *Packet         // that is judged
 	roce   roceState
@@ -83,7 +86,7 @@ func New(opt Options) *Inspector {
 	return &Inspector{opt: opt, start: opt.Start, report: Report{part: opt.Last ||
 		opt.Window != Window{}, last: opt.Last}, conns: map[connKey]*conn{}, other: map[otherKey]*Flow{},
 		fabric: map[fabricKey]*Flow{}, vlans: map[vlanKey]*fibreVLAN{}, noted: map[string]bool{},
-		ptp: map[ptpKey]*ptpDomain{}, roce: newRoCEState(), views: newViews()}
+		struck: map[int]bool{}, ptp: map[ptpKey]*ptpDomain{}, roce: newRoCEState(), views: newViews()}
 }
 
 // Link types beside Ethernet in which IP packets are captured
@@ -97,6 +100,9 @@ const (
 // Packet takes the next packet of the capture.
 func (i *Inspector) Packet(p *Packet) {
 	i.hand = p
+	if p.Corrupted {
+		i.struck[p.Number] = true
+	}
 	i.atEnd(p.End)
 	i.report.Packets++
 	if i.report.Packets == 1 && i.start == 0 {
@@ -224,7 +230,8 @@ func (i *Inspector) note(packet int, text string) {
 	}
 }
 
-// violate reports that packet breaks r.
+// violate reports that packet breaks r. It is a note if a link of the lab has
+// corrupted the packet: nobody has sent those octets.
 func (i *Inspector) violate(r *Rule, packet int, f *Flow, format string, args ...any) {
 	detail := fmt.Sprintf(format, args...)
 	if i.seenBefore(r, packet, f, detail) {
@@ -232,6 +239,9 @@ func (i *Inspector) violate(r *Rule, packet int, f *Flow, format string, args ..
 	}
 	x := Finding{Packet: packet, Clause: r.Clause, Says: r.Says, Detail: detail,
 		Siw: r.Siw, Note: r.Should || r.Siw && i.opt.QuirksSiw}
+	if i.struck[packet] {
+		x.Note, x.Detail = true, strings.TrimPrefix(detail+": the lab's link corrupted the packet", ": ")
+	}
 	if f != nil {
 		x.Flow = f.Number
 		f.first().judged(x.Note)

@@ -2,10 +2,15 @@ package inspect
 
 import (
 	"io"
+	"strings"
 
 	"tapir/lab/tool/capture"
 	"tapir/wire/pcapng"
 )
+
+// corrupted begins the comment of a frame that leaves for a link of a lab, which
+// flips one of its bits on the way; see lab/host/link.
+const corrupted = "corrupted on the link"
 
 // Read gives the packets of a capture, pcap or pcapng, to in. A file that ends
 // inside a packet is read up to there, with the error.
@@ -17,7 +22,8 @@ func Read(r io.Reader, in *Inspector) error {
 	var links []uint16
 	var names []string
 	lab := false
-	first := 0 // interface of the section in hand
+	struck := map[uint64]bool{} // by ID: frames that arrive otherwise than they left
+	first := 0                  // interface of the section in hand
 	for n := 1; ; {
 		b, err := next()
 		switch b := b.(type) {
@@ -33,6 +39,11 @@ func Read(r io.Reader, in *Inspector) error {
 					Data: b.Data, OrigLen: int(b.OrigLen)}
 				if lab {
 					p.End = names[b.Interface]
+					if b.Flags.Direction() == pcapng.Inbound {
+						p.Corrupted = struck[b.ID]
+					} else if strings.Contains(strings.Join(b.Comments, "\n"), corrupted) {
+						struck[b.ID] = true
+					}
 				}
 				if choose := in.opt.Choose; lab && b.ID == 0 { // it never was on the link
 					in.report.Packets++

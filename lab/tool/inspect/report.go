@@ -215,7 +215,9 @@ func (r *Report) WriteText(w io.Writer) error {
 	if len(r.Ends) > 0 {
 		p.f(" at %d link ends (%s)", len(r.Ends), strings.Join(r.Ends, ", "))
 	}
-	p.f(", %d flows", len(r.Flows))
+	if p.f(", %d flow", len(r.Flows)); len(r.Flows) != 1 {
+		p.f("s")
+	}
 	if r.Other > 0 {
 		p.f(", %d packets of other protocols", r.Other)
 	}

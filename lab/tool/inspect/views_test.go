@@ -15,8 +15,8 @@ import (
 )
 
 // inLab is a lab's capture in which the frames of another pass one link, the
-// frame of that number with a wrong octet where it arrives.
-func inLab(t *testing.T, file string, bad int) (lab []byte, arrival int) {
+// frame of that number with notes where it leaves and a wrong octet where it arrives.
+func inLab(t *testing.T, file string, bad int, notes ...frame.Note) (lab []byte, arrival int) {
 	t.Helper()
 	var b bytes.Buffer
 	l := capture.NewLab(&b)
@@ -33,6 +33,9 @@ func inLab(t *testing.T, file string, bad int) (lab []byte, arrival int) {
 			side = 1
 		}
 		r := frame.Record{Dir: frame.Outbound, Data: bytes.Clone(p.Data), System: frame.Stamp(p.Stamp), ID: id}
+		if int(id) == bad {
+			r.Notes = notes
+		}
 		l.Packet(ends[side], &r)
 		if int(id) == bad {
 			r.Data[len(r.Data)-1] ^= 1
@@ -95,5 +98,11 @@ func TestLabEnds(t *testing.T) {
 	r = read(b)
 	if got := kinds(r); len(got) != len(kinds(plain))+1 || !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Packet == arrival && f.Clause == tcpChecksum.Clause }) {
 		t.Errorf("packet %d: %v", arrival, r.Findings)
+	}
+	b, arrival = inLab(t, file, plain.Flows[0].Last-4, frame.Say("corrupted on the link: octet 60 is xored with 0x01")...)
+	if r = read(b); r.Violations() != plain.Violations() || !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Packet == arrival && f.Note && f.Clause == tcpChecksum.Clause && strings.Contains(f.String(), "the lab's link corrupted")
+	}) {
+		t.Errorf("packet %d, whose comment says that the link has corrupted it: %v", arrival, r.Findings)
 	}
 }

@@ -162,7 +162,7 @@ func TestLive(t *testing.T) {
 	w.start("ptp", "run", "nic0", "--priority1", "1", "--sync-interval=-3", "--announce-interval=-3")
 	w.start("ptp", "run", "nic1", "--slave-only=true", "--clock-class", "255", "--announce-interval=-3",
 		"--delay-req-interval=-3")
-	b.act("Post a Write", "tapir perf write-bw --nic nic0 10.0.0.2 -n 1 -s 65536")
+	b.act("Post a Write", "tapir perf write-bw nic0 10.0.0.2 -n 1 -s 65536")
 	b.text("Gb/s")
 	b.eval(`document.querySelector("[role=tab][data-kind=counters]").click()`)
 	b.text("rdma_write_out")

@@ -202,9 +202,9 @@ func (a *Act) write(ctx context.Context, c *command) (_, serve *command, err err
 		if at.Addr().IsLinkLocalUnicast() {
 			continue
 		}
-		serve = &command{lab: p.lab, node: name, argv: []string{"perf", "write-bw", "--nic", name}}
+		serve = &command{lab: p.lab, node: name, argv: []string{"perf", "write-bw", name}}
 		size := strconv.Itoa(a.Size)
-		c.argv = []string{"perf", "write-bw", "--nic", c.node, at.Addr().String(), "-n", "1", "-s", size}
+		c.argv = []string{"perf", "write-bw", c.node, at.Addr().String(), "-n", "1", "-s", size}
 		return c, serve, nil
 	}
 	return nil, nil, bad("%s has no address: tapir nic --ip", a.To)

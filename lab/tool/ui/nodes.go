@@ -15,6 +15,7 @@ import (
 	"tapir/lab/run/result"
 	"tapir/lab/tool/ctl"
 	"tapir/lab/tool/ptprun"
+	"tapir/lab/topo"
 )
 
 // schema is the version of the documents.
@@ -31,7 +32,7 @@ type Node struct {
 	ID      string   `json:"id"` // its name, after that of its lab and a slash
 	Name    string   `json:"name"`
 	Lab     string   `json:"lab,omitempty"`
-	Kind    string   `json:"kind"` // nic, hfi, em, sw; of a lab also host, peer
+	Kind    string   `json:"kind"` // nic, hfi, em, sw; of a lab also host, peer, target
 	PID     int      `json:"pid,omitempty"`
 	Version string   `json:"version,omitempty"`
 	MAC     string   `json:"mac,omitempty"`
@@ -219,7 +220,11 @@ func (o *Overview) fromLabs(ctx context.Context) {
 	for _, r := range real.List() {
 		p := place{lab: r.Name}
 		for _, d := range r.Drawn {
-			if !slices.ContainsFunc(o.Nodes, func(n *Node) bool { return n.ID == p.id(d.Name) }) {
+			if i := slices.IndexFunc(o.Nodes, func(n *Node) bool { return n.ID == p.id(d.Name) }); i >= 0 {
+				if d.Kind == string(topo.Target) { // a NIC says of itself that it is one
+					o.Nodes[i].Kind = d.Kind
+				}
+			} else {
 				o.Nodes = append(o.Nodes, &Node{ID: p.id(d.Name), Name: d.Name, Lab: r.Name, Kind: d.Kind,
 					Addrs: d.Addrs})
 			}

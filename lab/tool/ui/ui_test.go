@@ -189,7 +189,7 @@ func TestCommands(t *testing.T) {
 		{`{"node":"nic0","verb":"stop","dry":true}`, `"commands":["tapir stop nic0"]`},
 		{`{"node":"nic0","verb":"stop"}`, `"commands":["tapir stop nic0"],"output":"stop nic0\n","ok":true`},
 		{`{"node":"nic0","verb":"write","to":"nic1","size":64,"dry":true}`,
-			`"commands":["tapir perf write-bw --nic nic1 \u0026","tapir perf write-bw --nic nic0 10.0.0.2 -n 1 -s 64"]`},
+			`"commands":["tapir perf write-bw nic1 \u0026","tapir perf write-bw nic0 10.0.0.2 -n 1 -s 64"]`},
 		{`{"node":"nic0","verb":"write","to":"nic1","size":0,"dry":true}`, `size 0: expected 1 to`},
 		{`{"node":"nic0","verb":"write","to":"nic7","size":1,"dry":true}`, `nic7 is not running`},
 		{`{"node":"nic0","verb":"set","dry":true}`, `nothing to set`},

@@ -63,7 +63,7 @@ function about(id) {
 }
 
 function others(id) {
-	return state.nodes.filter((n) => n.id !== id && n.kind === "nic" && n.addrs?.length).map((n) => n.id);
+	return state.nodes.filter((n) => n.id !== id && ["nic", "target"].includes(n.kind) && n.addrs?.length).map((n) => n.id);
 }
 
 // watch follows the overview, with clocks if they are shown.

@@ -107,7 +107,7 @@ func runCapture(cmd *cobra.Command, name, file, as string, opt ctl.CaptureOption
 	case as != "" && opt.SnapLen != 0:
 		return usage.Errorf("--as needs whole packets: leave out --snaplen")
 	case file == "":
-		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
+		return usage.Errorf("no output file: use -w FILE, or -w - for a pipe")
 	case file == "-" && files.Terminal(cmd.OutOrStdout()):
 		return usage.Errorf("standard output is a terminal: pipe it, as in: tapir capture -w - | wireshark -k -i -")
 	}

@@ -69,7 +69,7 @@ func newExport() *cobra.Command {
 func runExport(cmd *cobra.Command, from, to string, export func(w io.Writer,
 	r io.Reader) (capture.Exported, error)) error {
 	if to == "" {
-		return usage.Errorf("where to write is missing: add -w FILE, or -w - for a pipe")
+		return usage.Errorf("no output file: use -w FILE, or -w - for a pipe")
 	}
 	return files.Read(from, cmd.InOrStdin(), func(r io.Reader) error {
 		if from != "-" && files.Same(r, to) {

@@ -39,9 +39,9 @@ func newPerf() *cobra.Command {
 			"client's parameters win.",
 		Example: "  tapir perf write-bw nic0                # serves\n" +
 			"  tapir perf write-bw nic1 10.0.0.1       # connects",
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage.Errorf("unknown test %q: see: tapir perf --help", args[0])
+				return cli.Unknown(cmd, "test", args[0])
 			}
 			return usage.Errorf("the test is missing: see: tapir perf --help")
 		},

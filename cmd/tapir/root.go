@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -101,7 +102,16 @@ func newRoot() *cobra.Command {
 	}
 	root.Flags().Bool("version", false, "print the version") // cobra's own takes -v
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		hint := ":"
+		hint, number, value := ":", (*strconv.NumError)(nil), (*pflag.InvalidValueError)(nil)
+		if errors.As(err, &number) && errors.As(err, &value) {
+			want := "a whole number"
+			if strings.HasPrefix(value.GetFlag().Value.Type(), "float") {
+				want = "a number"
+			} else if errors.Is(number, strconv.ErrRange) {
+				want = "a smaller number"
+			}
+			err = fmt.Errorf("--%s: %q: want %s", value.GetFlag().Name, value.GetValue(), want)
+		}
 		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 			near := conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
 			hint = cmp.Or(strings.Replace(near, "did", ", did", 1), hint)

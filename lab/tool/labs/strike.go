@@ -91,13 +91,17 @@ func strikes() []*cobra.Command {
 	one := func(verb string) func(args []string) (string, error) {
 		return func(args []string) (string, error) { return settings(verb, args[0], nil) }
 	}
+	fault := strike("fault LINK NAME=VALUE...", "Put faults on a link of a lab that is up",
+		"Fault sets the faults of a link and replaces earlier ones. Names and values are those of a fault\n"+
+			"step: loss, duplicate, corrupt, reorder, depth, delay, jitter, rate, queue, from, rules.",
+		"  tapir lab fault a-b loss=1% delay=3ms\n  tapir lab fault a-b 'rules=[{drop: fpdu, nth: 3}]' --lab rping",
+		cli.AtLeast(2, "name the link and its faults: see: tapir lab fault --help"),
+		func(args []string) (string, error) { return settings("fault", args[0], args[1:]) })
+	fault.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return usage.Errorf("%w: faults are words such as loss=1%%: see: tapir lab fault --help", err)
+	})
 	return []*cobra.Command{
-		strike("fault LINK NAME=VALUE...", "Put faults on a link of a lab that is up",
-			"Fault sets the faults of a link and replaces earlier ones. Names and values are those of a fault\n"+
-				"step: loss, duplicate, corrupt, reorder, depth, delay, jitter, rate, queue, from, rules.",
-			"  tapir lab fault a-b loss=1% delay=3ms\n  tapir lab fault a-b 'rules=[{drop: fpdu, nth: 3}]' --lab rping",
-			cli.AtLeast(2, "name the link and its faults: see: tapir lab fault --help"),
-			func(args []string) (string, error) { return settings("fault", args[0], args[1:]) }),
+		fault,
 		strike("heal LINK", "Remove the faults of a link in a running lab", "", "  tapir lab heal a-b",
 			cli.ExactlyOne("name the link: see: tapir lab heal --help"), one("fault")),
 		strike("link LINK up|down", "Take a link in a running lab down or up", "",

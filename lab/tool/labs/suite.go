@@ -38,6 +38,17 @@ func Run(ctx context.Context, lab *topo.Lab, o real.Options, v virtual.Options) 
 	return real.Run(ctx, lab, o)
 }
 
+// makeOut makes the directory of --out before anything runs.
+func makeOut(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return usage.Errorf("--out: %w", err)
+	}
+	return nil
+}
+
 // One is a lab that runs with all that happens printed.
 type One struct {
 	Version string // of the program, for the lab's control socket
@@ -49,6 +60,9 @@ type One struct {
 
 // Run runs the lab. That it fails is an exit code, as it has been printed.
 func (o *One) Run(ctx context.Context) error {
+	if err := makeOut(o.Out); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -81,6 +95,9 @@ type Suite struct {
 // Run runs the labs, prints their verdicts and writes the reports. It fails if
 // a lab does.
 func (s *Suite) Run(ctx context.Context, w io.Writer) error {
+	if err := makeOut(s.Out); err != nil {
+		return err
+	}
 	self, err := os.Executable() // the program that nodes run
 	if err != nil {
 		return err

@@ -101,25 +101,7 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.Flags().Bool("version", false, "print the version") // cobra's own takes -v
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		hint, number, value := ":", (*strconv.NumError)(nil), (*pflag.InvalidValueError)(nil)
-		if errors.As(err, &number) && errors.As(err, &value) {
-			want := "a whole number"
-			if strings.HasPrefix(value.GetFlag().Value.Type(), "float") {
-				want = "a number"
-			} else if errors.Is(number, strconv.ErrRange) {
-				want = "a smaller number"
-			}
-			err = fmt.Errorf("--%s: %q: want %s", value.GetFlag().Name, value.GetValue(), want)
-		}
-		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
-			near := conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
-			hint = cmp.Or(strings.Replace(near, "did", ", did", 1), hint)
-		} else if strings.HasSuffix(err.Error(), "?") {
-			hint = ""
-		}
-		return usage.Errorf("%w%s see: %s --help", err, hint, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	for _, g := range []struct {
 		id, title string
 		verbs     []*cobra.Command
@@ -145,6 +127,27 @@ func newRoot() *cobra.Command {
 	}
 	root.SetHelpCommandGroupID("system")
 	return cli.Group(root, "verb")
+}
+
+// flagError says what is wrong with a flag, and which was meant.
+func flagError(cmd *cobra.Command, err error) error {
+	hint, number, value := ":", (*strconv.NumError)(nil), (*pflag.InvalidValueError)(nil)
+	if errors.As(err, &number) && errors.As(err, &value) {
+		want := "a whole number"
+		if strings.HasPrefix(value.GetFlag().Value.Type(), "float") {
+			want = "a number"
+		} else if errors.Is(number, strconv.ErrRange) {
+			want = "a smaller number"
+		}
+		err = fmt.Errorf("--%s: %q: want %s", value.GetFlag().Name, value.GetValue(), want)
+	}
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		near := conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))
+		hint = cmp.Or(strings.Replace(near, "did", ", did", 1), hint)
+	} else if strings.HasSuffix(err.Error(), "?") {
+		hint = ""
+	}
+	return usage.Errorf("%w%s see: %s --help", err, hint, cmd.CommandPath())
 }
 
 // flagNames are the long flags that the help of cmd lists.

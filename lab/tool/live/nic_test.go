@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"tapir/lab/check/testenv"
 	"tapir/lab/host/peer"
 	"tapir/lab/tool/script"
 	"tapir/lab/tool/uapi"
@@ -16,18 +17,7 @@ var interop = flag.Bool("interop", false, "run the whole library of scripts, by 
 
 func TestMain(m *testing.M) {
 	trap.Launched()
-	os.Exit(testAll(m))
-}
-
-func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-live")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_RUNTIME_DIR", dir) // other NICs of this machine are not to be found
-	os.Setenv("XDG_CACHE_HOME", dir)
-	return m.Run()
+	os.Exit(testenv.Apart(m, "tapir-live"))
 }
 
 // lanes are how many scripts run at a time, attempts how often one that differs: a machine

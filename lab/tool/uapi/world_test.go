@@ -34,18 +34,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(programEnv); name != "" {
 		os.Exit(programs[name]())
 	}
-	os.Exit(testAll(m))
-}
-
-func testAll(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "tapir-uapi")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	os.Setenv("XDG_RUNTIME_DIR", dir) // other NICs of this machine are not to be found
-	os.Setenv("XDG_CACHE_HOME", dir)
-	return m.Run()
+	os.Exit(testenv.Apart(m, "tapir-uapi"))
 }
 
 // nic is one that serves programs from this process.

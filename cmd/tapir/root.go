@@ -133,13 +133,16 @@ func newRoot() *cobra.Command {
 func flagError(cmd *cobra.Command, err error) error {
 	hint, number, value := ":", (*strconv.NumError)(nil), (*pflag.InvalidValueError)(nil)
 	if errors.As(err, &number) && errors.As(err, &value) {
-		want := "a whole number"
-		if strings.HasPrefix(value.GetFlag().Value.Type(), "float") {
-			want = "a number"
-		} else if errors.Is(number, strconv.ErrRange) {
-			want = "a smaller number"
+		kind, wrong := value.GetFlag().Value.Type(), "want a whole number"
+		switch {
+		case errors.Is(number, strconv.ErrRange):
+			wrong = "out of range"
+		case strings.HasPrefix(kind, "float"):
+			wrong = "want a number"
+		case strings.HasPrefix(kind, "uint"):
+			wrong += " of 0 or more"
 		}
-		err = fmt.Errorf("--%s: %q: want %s", value.GetFlag().Name, value.GetValue(), want)
+		err = fmt.Errorf("--%s: %q: %s", value.GetFlag().Name, value.GetValue(), wrong)
 	}
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
 		near := conf.Near("--"+unknown.GetSpecifiedName(), flagNames(cmd))

@@ -151,13 +151,10 @@ func (t *Tables) take(node int, kind string, raw []byte) {
 // it keeps of list is copied, for that is the caller's.
 func (t *Tables) count(node int, list []view.Counter) {
 	before := t.counted[node]
-	same := len(before) == len(list)
-	for i := 0; same && i < len(list); i++ {
-		same = before[i].Name == list[i].Name
-	}
-	if same && slices.Equal(before, list) {
+	if slices.Equal(before, list) {
 		return
 	}
+	same := slices.EqualFunc(before, list, func(a, b view.Counter) bool { return a.Name == b.Name })
 	were := map[string]uint64{} // if other counters have come
 	if !same {
 		for _, c := range before {

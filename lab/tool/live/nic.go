@@ -22,7 +22,6 @@ import (
 	"tapir/lab/tool/serve"
 	"tapir/lab/tool/uapi"
 	"tapir/nic"
-	"tapir/nic/tap"
 	"tapir/wire/ether"
 	"tapir/wire/frame"
 )
@@ -50,16 +49,13 @@ func (w *NICs) Run(ctx context.Context, scripts []*script.Script, trace bool, do
 		func(_ int, s *script.Script, to io.Writer) (script.Outcome, error) { return w.run(ctx, s, to) })
 }
 
-// runName is that of the NIC of a script, in the names of its sockets.
-const runName = "script-%d-%d"
-
 // station is the Ethernet address of the peer.
 var station = ether.Addr{2, 0, 0, 0, 0, 2}
 
 // run runs one script.
 func (w *NICs) run(ctx context.Context, s *script.Script, trace io.Writer) (out script.Outcome, err error) {
 	cfg := configOf(s.NIC())
-	cfg.Name = fmt.Sprintf(runName, os.Getpid(), w.runs.Add(1))
+	cfg.Name = fmt.Sprintf("script-%d-%d", os.Getpid(), w.runs.Add(1))
 	near, far, err := link.NewWire(cfg.Name, "peer", false)
 	if err != nil {
 		return out, err
@@ -180,7 +176,7 @@ func (p *plug) read() {
 		if _, err := p.ready.Read(count); err != nil {
 			return
 		}
-		for f.Reset(); p.wire.Read(f) != tap.ErrAgain; f.Reset() {
+		for f.Reset(); p.wire.Read(f) == nil; f.Reset() {
 			select {
 			case p.frames <- append([]byte(nil), f.Bytes()...):
 			default: // nobody listens, and has not for long

@@ -69,7 +69,8 @@ func TestLiveUnseen(t *testing.T) {
 }
 
 func TestInapplicable(t *testing.T) {
-	for _, c := range []struct{ text, why string }{
+	type row struct{ text, why string }
+	for m, rows := range [...][]row{Linux: {
 		{"0 listen", "siw's TCP is that of Linux"},
 		{"protocol 16b\n0 open", "siw has no Omni-Path"},
 		{"protocol iwarp\nmarkers on\n0 listen", "siw has no markers"},
@@ -80,16 +81,7 @@ func TestInapplicable(t *testing.T) {
 		{"protocol iwarp\n0 listen\n25 expect quiet", "it takes 25 in real time"},
 		{"# not live: because\nprotocol iwarp\n0 listen", "because"},
 		{"protocol iwarp\ncrc optional\n0 mr buf 10 lw,rw,rr pd strange\n0 listen\n+0 < atomic-request", ""},
-	} {
-		s, err := Parse("x.wire", c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if have := s.NotLive(Linux); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
-			t.Errorf("%q: %q, want %q", c.text, have, c.why)
-		}
-	}
-	for _, c := range []struct{ text, why string }{
+	}, NIC: {
 		{"0 listen", "no TCP streams"}, {"protocol ptp\n0 expect quiet", "no Omni-Path and no PTP"},
 		{"protocol iwarp\n0 connect\n0 abort", "no abortive end"},
 		{"protocol iwarp\nsegments explicit\n0 connect", "begins with one more"},
@@ -97,13 +89,15 @@ func TestInapplicable(t *testing.T) {
 		{"protocol roce\niwarp on\n0 expect quiet", "no queue pair of RoCE"},
 		{"# not verbs: because\nprotocol iwarp\n0 listen", "because"},
 		{"# not live: because\nprotocol iwarp\nmarkers on\n0 mr buf 10 lw,ra", ""},
-	} {
-		s, err := Parse("x.wire", c.text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if have := s.NotLive(NIC); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
-			t.Errorf("%q: %q, want %q", c.text, have, c.why)
+	}} {
+		for _, c := range rows {
+			s, err := Parse("x.wire", c.text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if have := s.NotLive(Machine(m)); have != c.why && (c.why == "" || !strings.Contains(have, c.why)) {
+				t.Errorf("machine %d: %q: %q, want %q", m, c.text, have, c.why)
+			}
 		}
 	}
 	for _, c := range []struct{ text, want string }{

@@ -559,7 +559,7 @@ static void serve(int fd)
 int main(int argc, char **argv)
 {
 	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons(argc > 1 ? atoi(argv[1]) : 0) };
-	int on = 1, s = socket(AF_INET6, SOCK_STREAM, 0);
+	int on = 1, s;
 	if (argc != 2)
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
@@ -568,6 +568,7 @@ int main(int argc, char **argv)
 		return 0;
 	}
 	signal(SIGCHLD, SIG_IGN);
+	s = socket(AF_INET6, SOCK_STREAM, 0);
 	setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 	if (bind(s, (void *)&at, sizeof at) || listen(s, 8)) {
 		perror("wireapp");
